@@ -1,0 +1,24 @@
+"""Blobs: values too large for the log, stored once under their SHA-256. Promises only.
+
+One suite, tests/blackboard/test_blobs_contract.py, tests both implementations.
+"""
+
+from typing import Protocol
+
+
+class BlobMissing(Exception):
+    """No blob has that digest."""
+
+
+class BlobDamaged(Exception):
+    """What is stored under the digest does not have it."""
+
+
+class Blobs(Protocol):
+    async def put(self, data: bytes) -> str:
+        """Store `data` and return its SHA-256 in hex. Storing the same bytes again costs one look-up."""
+        ...
+
+    async def get(self, sha256: str) -> bytes:
+        """The bytes with that digest, verified. Raises BlobMissing, BlobDamaged."""
+        ...
