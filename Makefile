@@ -1,0 +1,45 @@
+# Set-up, tests and checks with nothing but python3 and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+INSTALLED := $(VENV)/.installed
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test check constraints clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+
+demo: $(INSTALLED) ## run the demonstration on an embedded server
+	@$(BIN)/python -m blackboard.cli demo $(ARGS)
+
+test: $(INSTALLED) ## run the tests; ARGS="tests/tidy -k cycles" chooses
+	@$(BIN)/python -m pytest -q $(ARGS)
+
+check: $(INSTALLED) ## format, lint, types, and the rules of the tree
+	@$(BIN)/python -m tests.tidy.check
+
+constraints: $(INSTALLED) ## pin what pyproject.toml asks for; UPGRADE=1 takes the newest of all
+	@temporary=$$(mktemp -d) && trap 'rm -rf "$$temporary"' EXIT && \
+	$(BIN)/python -m venv "$$temporary" && \
+	"$$temporary/bin/python" -m pip --quiet --disable-pip-version-check install \
+		$(if $(UPGRADE),,-c constraints.txt) '.[dev]' && \
+	"$$temporary/bin/python" -m pip --disable-pip-version-check freeze --exclude blackboard > "$$temporary/pins" && \
+	cp "$$temporary/pins" constraints.txt && wc -l constraints.txt
+
+clean: ## remove what the targets made
+	@rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache build dist
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+		echo "Python 3.11 or newer is needed, $(PYTHON) is older or absent: run make PYTHON=python3.12 or the like." >&2; \
+		exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \
+		echo "$(PYTHON) cannot make a virtual environment: install the package python3-venv." >&2; exit 1; }
+	@echo "Installing into $(VENV), once."
+	@$(BIN)/python -c '' 2> /dev/null || $(PYTHON) -m venv --clear $(VENV)
+	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@

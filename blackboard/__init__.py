@@ -1,0 +1,1 @@
+"""The log and the way in: ports, their transports, and the client."""

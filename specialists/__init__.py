@@ -1,0 +1,1 @@
+"""Who does the work: workers with a contract, their tools, and the reference teams."""
