@@ -81,7 +81,9 @@ class Subjects:
     @property
     def log(self) -> list[str]:
         """Every family that the log captures, one by one: streams may not overlap, and cancels are not captured."""
-        return [f"{self._prefix}{family}.>" for family in ("goal", "signal", "contract", "playbook", "obs", "wake", "fact")]
+        return [
+            f"{self._prefix}{family}.>" for family in ("goal", "signal", "contract", "playbook", "obs", "wake", "fact")
+        ]
 
     @property
     def tasks(self) -> str:

@@ -1,0 +1,79 @@
+"""Histories: folding stored fact messages into a run, trusting nothing, and the digests that compare runs.
+
+Pure. What is folded is checked on the way: log, run, dense versions, chain and rising causes.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from projections.canonical import State, evolve, initial
+from schemas import events as e
+from schemas.codec import FactMessage, canonical, chain_next, chain_start, decode_event, digest
+
+
+class BrokenHistory(Exception):
+    """A stored history is not what was written; `version` is the first event that is wrong."""
+
+    def __init__(self, run: str, version: int, problem: str) -> None:
+        super().__init__(f"run {run}, event {version}: {problem}")
+        self.run, self.version, self.problem = run, version, problem
+
+
+class Folded(Struct, frozen=True):
+    """A run as folded from its fact messages: state, chain `h` after its last event, and `cursor`, the sequence of the
+    last input that brought an event about. `seq` is where its last message lies on the log."""
+
+    state: State
+    h: str
+    cursor: int = 0
+    seq: int = 0
+
+
+def unwritten(log: str, run: str) -> Folded:
+    """A run without events."""
+    return Folded(initial(log, run), chain_start(log, run))
+
+
+def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
+    """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
+    does not continue what is there: log, run, dense versions, chain, rising causes."""
+    state, h, cursor = folded.state, folded.h, folded.cursor
+    if (message.log, message.run) != (state.log, state.run):
+        raise BrokenHistory(
+            state.run, message.first, f"belongs to run {message.run!r} of log {message.log!r}, not to this one"
+        )
+    if message.first != state.version + 1:
+        raise BrokenHistory(state.run, state.version + 1, f"missing; the next message begins at {message.first}")
+    if message.prev != h:
+        raise BrokenHistory(state.run, message.first, "the chain does not continue what is stored before it")
+    for stored, event in decoded(message):
+        if upto is not None and state.version >= upto:
+            break
+        version = state.version + 1
+        if event.cause.seq < cursor or event.cause.seq >= seq:
+            raise BrokenHistory(state.run, version, f"caused by sequence {event.cause.seq}, out of order")
+        state, h, cursor = evolve(state, event), chain_next(h, stored), event.cause.seq
+    return Folded(state, h, cursor, seq)
+
+
+def decoded(message: FactMessage) -> Iterator[tuple[memoryview, e.Event]]:
+    """(stored bytes, event) of each event of a message."""
+    for raw in message.events:
+        stored = memoryview(raw)
+        yield stored, decode_event(stored)
+
+
+def state_digest(state: State) -> str:
+    return digest(state)
+
+
+def outcome_digest(state: State) -> str:
+    """Equal for two runs of the same goal on the same input, however they were disturbed, while their policies ignore
+    the order of arrival: end, result, and for each key its value, policy, losing values and what is missing."""
+    facts = {
+        key: [fact.value, fact.policy, sorted((loser.value for loser in fact.losers), key=canonical)]
+        for key, fact in state.facts.items()
+    }
+    missing = {key: item.code for key, item in state.missing.items()}
+    return digest([state.end, state.code, state.result, facts, missing])

@@ -1,0 +1,65 @@
+"""Expressions in playbooks: JMESPath over a document of a run, and text templates with expressions in braces.
+
+Pure. The document has `input` (of the goal), `facts` (values, nested by key segments), `claims` (all values observed
+for a key: `{by, value, won}`), `missing` (keys without a value), and inside a task `item` and `index`.
+"""
+
+import re
+from functools import lru_cache
+from typing import Any
+
+import jmespath
+from jmespath.exceptions import JMESPathError
+
+_BRACED = re.compile(r"\{([^{}]*)\}")
+
+
+class BadExpression(ValueError):
+    """The text is no expression, or it cannot be evaluated over this document."""
+
+
+@lru_cache(maxsize=4096)
+def _compiled(expression: str) -> Any:
+    try:
+        return jmespath.compile(expression)
+    except JMESPathError as error:
+        raise BadExpression(f"{expression!r} is not a JMESPath expression: {str(error).splitlines()[0]}") from None
+
+
+def check_expression(expression: str) -> str:
+    """`expression` itself (or an empty one). Raises BadExpression."""
+    if expression:
+        _compiled(expression)
+    return expression
+
+
+def check_template(template: str) -> str:
+    for inner in _BRACED.findall(template):
+        _compiled(inner)
+    return template
+
+
+def evaluate(expression: str, document: dict[str, Any]) -> Any:
+    """Raises BadExpression, with a text that does not depend on the library's release."""
+    compiled = _compiled(expression)
+    try:
+        return compiled.search(document)
+    except JMESPathError:
+        raise BadExpression(f"{expression!r} cannot be evaluated here") from None
+
+
+def fill(template: str, document: dict[str, Any]) -> str:
+    """`template` with each `{expression}` replaced by its value, which must be text or a number."""
+
+    def value(match: re.Match[str]) -> str:
+        result = evaluate(match[1], document)
+        if isinstance(result, bool) or not isinstance(result, (str, int)):
+            raise BadExpression(f"{match[0]!r} is neither text nor a whole number here")
+        return str(result)
+
+    return _BRACED.sub(value, template)
+
+
+def truth(value: Any) -> bool:
+    """JMESPath's own notion: false, null and what is empty are false; 0 is true."""
+    return value is not None and value is not False and value not in ("", [], {})

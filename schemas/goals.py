@@ -1,0 +1,71 @@
+"""Goals: what somebody wants from a team.
+
+Pure. A goal is JSON on the log, written by people and their programs, so pydantic reads it.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from schemas.subjects import TOKEN_PATTERN
+
+Token = Annotated[str, Field(pattern=rf"^{TOKEN_PATTERN}$")]
+"""A name that can stand in a subject."""
+
+GOAL_LIMIT = 256 * 1024
+"""Bytes of one goal; larger input goes into a blob, or stays where it is and is named."""
+
+
+class Artefact(BaseModel):
+    """Base of what people write: closed and immutable."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ParentTask(Artefact):
+    """The task that asked for a child run; `depth` counts the ancestors."""
+
+    run: Token
+    task: Token
+    depth: int = Field(ge=1)
+
+
+class Goal(Artefact):
+    """A request to a team: `input` must satisfy the input schema of the team's playbook. `parent` is set only by the
+    supervisor, for child runs."""
+
+    type: Literal["goal"] = "goal"
+    v: Literal[1] = 1
+    team: Token
+    input: dict[str, Any] = {}
+    parent: ParentTask | None = None
+
+
+def read_goal(data: bytes) -> Goal | str:
+    """The goal, or the reason why the bytes are none."""
+    if len(data) > GOAL_LIMIT:
+        return f"a goal of {len(data)} bytes; the limit is {GOAL_LIMIT}"
+    try:
+        return Goal.model_validate_json(data)
+    except ValidationError as error:
+        return explain(error)
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong, for people and for the log: field paths and our own words, stable over releases of pydantic."""
+    first = error.errors(include_url=False)[0]
+    path = ".".join(str(part) for part in first["loc"])
+    match first["type"]:
+        case "json_invalid":
+            return "not JSON"
+        case "missing":
+            problem = "is missing"
+        case "extra_forbidden":
+            problem = "is not a known field"
+        case "value_error":
+            problem = str(first["ctx"]["error"]) if "ctx" in first else "is not allowed"
+        case "literal_error" if path in {"v", "type"}:
+            problem = f"unknown {'version' if path == 'v' else 'type'} {str(first['input'])[:64]!r}"
+        case kind:
+            problem = f"is not allowed ({kind})"
+    return f"{path}: {problem}" if path else problem

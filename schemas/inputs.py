@@ -1,0 +1,170 @@
+"""Inputs: the messages that can change a run, as their authors write them and as the supervisor reads them.
+
+Pure. Observations, signals and wakes are msgspec Structs; goals are written by people and validated by pydantic
+(schemas.goals). `read_input` never raises: what cannot be read becomes Unreadable, with a reason that is the same on
+every machine, since it ends up on the log.
+"""
+
+import re
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from schemas.codec import sha256
+from schemas.events import Claim, Silence, StopCode, Usage
+from schemas.goals import Goal, read_goal
+from schemas.subjects import Address
+
+
+class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Common to all observations. `execution` is a random id that a worker draws for each try at an attempt."""
+
+    task: str
+    attempt: int
+    execution: str
+
+
+class Started(Observed, tag="started", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Sent once the work has taken a second."""
+
+    v: Literal[1] = 1
+
+
+class Progress(Observed, tag="progress", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """For people who watch; changes nothing. `fraction` is 0 to 1."""
+
+    v: Literal[1] = 1
+    message: str
+    fraction: float | None = None
+
+
+class ToolCalled(Observed, tag="tool_called", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A tool was used: `input` and `output` are digests of canonical bytes; `code` is empty when it went well."""
+
+    v: Literal[1] = 1
+    tool: str
+    input: str
+    output: str = ""
+    code: StopCode | Literal[""] = ""
+    message: str = ""
+    duration_ms: int = 0
+
+
+class Ended(Observed, tag="ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The end of an execution: claims and silences, or a `code` that says why there are none."""
+
+    v: Literal[1] = 1
+    usage: Usage
+    code: StopCode | Literal[""] = ""
+    message: str = ""
+    claims: tuple[Claim, ...] = ()
+    silences: tuple[Silence, ...] = ()
+
+
+class Cancel(Struct, tag_field="type", tag="cancel", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person ends the run."""
+
+    v: Literal[1] = 1
+    reason: str = ""
+
+
+class TimerDue(Struct, tag_field="type", tag="timer_due", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The timer `timer`, armed by event `armed` of the run, is due."""
+
+    v: Literal[1] = 1
+    timer: str
+    armed: int
+
+
+class CapabilityCame(
+    Struct, tag_field="type", tag="capability_came", frozen=True, kw_only=True, forbid_unknown_fields=True
+):
+    """A contract that offers an awaited capability is in the catalogue."""
+
+    v: Literal[1] = 1
+    capability: str
+
+
+class ChildEnded(Struct, tag_field="type", tag="child_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The child run of a task has ended; `version` and `h` cite its history."""
+
+    v: Literal[1] = 1
+    task: str
+    child: str
+    end: str
+    code: str
+    reason: str
+    result: dict[str, Any] | None
+    usage: Usage
+    version: int
+    h: str
+
+
+class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The run that asked for this one has ended without it."""
+
+    v: Literal[1] = 1
+    parent: str
+
+
+Observation = Started | Progress | ToolCalled | Ended
+Signal = Cancel
+Wake = TimerDue | CapabilityCame | ChildEnded | ParentEnded
+
+
+class Unreadable(Struct, frozen=True):
+    reason: str
+
+
+class Input(Struct, frozen=True):
+    """One message of the log that can change a run, read. `time_ms` is the log's clock."""
+
+    seq: int
+    sha256: str
+    time_ms: int
+    subject: str
+    address: Address
+    body: Goal | Observation | Signal | Wake | Unreadable
+
+
+_DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
+    "obs": msgspec.json.Decoder(Observation),
+    "signal": msgspec.json.Decoder(Signal),
+    "wake": msgspec.json.Decoder(Wake),
+}
+_TYPES: dict[str, dict[str, int]] = {
+    "obs": {"started": 1, "progress": 1, "tool_called": 1, "ended": 1},
+    "signal": {"cancel": 1},
+    "wake": {"timer_due": 1, "capability_came": 1, "child_ended": 1, "parent_ended": 1},
+}
+_PATH = re.compile(r"`(\$[^`]*)`$")
+
+
+def read_input(seq: int, subject: str, address: Address, time_ms: int, data: bytes) -> Input:
+    body = read_goal(data) if address.family == "goal" else _read(address.family, data)
+    return Input(seq, sha256(data), time_ms, subject, address, Unreadable(body) if isinstance(body, str) else body)
+
+
+def _read(family: str, data: bytes) -> Observation | Signal | Wake | str:
+    try:
+        body: Observation | Signal | Wake = _DECODERS[family].decode(data)
+    except msgspec.MsgspecError as error:
+        return _reason(family, data, error)
+    return body
+
+
+def _reason(family: str, data: bytes, error: msgspec.MsgspecError) -> str:
+    try:
+        raw = msgspec.json.decode(data)
+    except msgspec.MsgspecError:
+        return "not JSON"
+    if not isinstance(raw, dict):
+        return "not a JSON object"
+    name, version, known = raw.get("type"), raw.get("v", 1), _TYPES[family]
+    if not isinstance(name, str) or name not in known:
+        return f"unknown type {str(name)[:64]!r} of {family}"
+    if version != known[name]:
+        return f"unknown version {str(version)[:64]!r} of {name}"
+    path = _PATH.search(str(error))
+    return f"does not fit the form of {name}{f' at {path[1][:200]}' if path else ''}"

@@ -1,0 +1,43 @@
+"""JSON Schema validation, with reasons that stay the same over releases of the validator.
+
+Pure. The reason goes onto the log, so it is built from paths and keywords and not from the library's sentences.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+import jsonschema_rs
+import orjson
+
+
+def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
+    """`schema` itself. Raises ValueError where it is no JSON Schema (draft 2020-12 unless it says otherwise)."""
+    try:
+        validator_for(schema)
+    except (ValueError, TypeError) as error:
+        raise ValueError(f"is not a JSON Schema: {error}") from None
+    return schema
+
+
+def validator_for(schema: dict[str, Any]) -> Any:
+    return _compiled(orjson.dumps(schema, option=orjson.OPT_SORT_KEYS))
+
+
+@lru_cache(maxsize=1024)
+def _compiled(schema: bytes) -> Any:
+    return jsonschema_rs.validator_for(orjson.loads(schema))
+
+
+def violation(schema: dict[str, Any], value: Any) -> str | None:
+    """The first way, in order of paths, in which `value` breaks `schema`; None when it satisfies it."""
+    validator = validator_for(schema)
+    if validator.is_valid(value):
+        return None
+    return min(
+        f"{_pointer(error.instance_path)} breaks {_pointer(error.schema_path)}"
+        for error in validator.iter_errors(value)
+    )
+
+
+def _pointer(path: Any) -> str:
+    return "".join(f"/{part}" for part in path)[:300] or "/"

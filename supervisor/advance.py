@@ -1,0 +1,100 @@
+"""Going on: how far a run goes without another input. Steps become tasks, tasks are given out, the result ends the run.
+
+Pure.
+"""
+
+from projections.canonical import State, task_id
+from schemas import events as e
+from schemas.codec import VALUE_LIMIT, encode
+from schemas.expressions import BadExpression, evaluate, truth
+from schemas.playbooks import TASKS_LIMIT
+from schemas.validation import violation
+from supervisor.attempts import dispatch
+from supervisor.documents import Work, document
+from supervisor.draft import Draft
+from supervisor.policy import awaited, voices
+
+
+def advance(draft: Draft) -> None:
+    """Take the run as far as it goes without another input: expand, dispatch, finish.
+
+    Raises BadExpression where the playbook asks for what the run does not have.
+    """
+    for step in draft.state.plan:
+        if not draft.state.end and _ready(draft, step):
+            _expand(draft, step)
+    _dispatch_planned(draft)
+    if not draft.state.end and all(step.over for step in draft.state.steps.values()):
+        _finish(draft)
+    if not draft.state.end and not draft.state.in_flight and not draft.state.timers:
+        draft.end("FAILED", "STUCK", "no task is in flight and no timer is set")
+
+
+def _ready(draft: Draft, step: e.PlanStep) -> bool:
+    steps = draft.state.steps
+    return not steps[step.id].over and steps[step.id].items < 0 and all(steps[need].over for need in step.needs)
+
+
+def _expand(draft: Draft, step: e.PlanStep) -> None:
+    """A step whose needs are decided becomes tasks, is skipped, or waits for somebody who offers what it asks for."""
+    work = Work(draft.state, step)
+    if step.when and not truth(work.holds()):
+        draft.emit(e.StepSkipped, step=step.id, reason=f"{step.when} is not true")
+        return
+    taking_part = voices(step, draft.view)
+    if not taking_part and len(work):
+        if not draft.state.steps[step.id].awaiting:
+            draft.emit(e.CapabilityAwaited, step=step.id, capability=awaited(step), delay_ms=step.await_ms)
+        return
+    keys = work.keys()
+    if doubled := sorted(key for key in keys if key in draft.state.facts or key in draft.state.missing):
+        raise BadExpression(f"step {step.id!r} names the key {doubled[0]!r}, which another step has decided")
+    if len(set(keys)) < len(keys):
+        raise BadExpression(f"step {step.id!r} names a key twice: {min(key for key in keys if keys.count(key) > 1)!r}")
+    per_task = max(1, -(-len(work) // step.tasks))
+    tasks = -(-len(work) // per_task) * len(taking_part)
+    if len(draft.state.tasks) + tasks > TASKS_LIMIT:
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
+        return
+    draft.emit(e.StepExpanded, step=step.id, items=len(work), per_task=per_task, voices=tuple(taking_part))
+
+
+def _dispatch_planned(draft: Draft) -> None:
+    """Give out planned tasks, in the order of the plan, while the run has less than `parallel` in flight."""
+    for step in draft.state.plan:
+        state = draft.state.steps[step.id]
+        for index in range(state.dispatched, max(state.tasks, 0)):
+            if draft.state.end or draft.state.in_flight >= draft.state.parallel:
+                return
+            name = task_id(step.id, state, index)
+            task = draft.state.tasks[name]
+            dispatch(draft, name, e.Voice(task.specialist, task.contract))
+
+
+def _finish(draft: Draft) -> None:
+    """All steps are over: the result, if it satisfies its schema, ends the run."""
+    state = draft.state
+    scope = document(state)
+    result = {name: evaluate(expression, scope) for name, expression in state.returns.items()}
+    if problem := violation(state.result_schema, result):
+        draft.end("FAILED", "INVALID_OUTPUT", f"the result breaks its schema: {problem}")
+    elif len(encode(result)) > VALUE_LIMIT:
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"the result is over {VALUE_LIMIT} bytes; return a blob")
+    elif lacking := _lacking(state):
+        draft.end(
+            "DEGRADED", reason=f"without {', '.join(lacking[:5])}" + (" …" if len(lacking) > 5 else ""), result=result
+        )
+    else:
+        draft.end("DONE", result=result)
+
+
+def _lacking(state: State) -> list[str]:
+    """What a degraded result lacks: keys without a value, and voices that failed, by key."""
+    silent = {step.id: step.silent for step in state.plan}
+    voices_gone = [
+        f"{voice.by} on {key} ({voice.code})"
+        for key, fact in sorted(state.facts.items())
+        for voice in fact.declined
+        if voice.code not in silent[fact.step]
+    ]
+    return [f"{key} ({missing.code})" for key, missing in sorted(state.missing.items())] + voices_gone

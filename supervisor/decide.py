@@ -1,0 +1,284 @@
+"""The decision: what one input means for one run.
+
+Pure: no clock, random, I/O, model, set or hash order; time is the larger of the run's time and the input's timestamp.
+`decide(state, input, view) -> events`: the same three give the same events on every machine, so supervisors that are
+killed, paused or doubled write the same history. The words and limits are those of docs/protocol.md.
+
+Read it from the top: `decide` matches the input, each case ends in `advance`, which takes the run as far as it goes.
+"""
+
+from msgspec import Struct
+
+from projections.canonical import State, TaskState, group_span
+from schemas import events as e
+from schemas.catalogue import View
+from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode
+from schemas.expressions import BadExpression
+from schemas.goals import Goal
+from schemas.inputs import (
+    Cancel,
+    CapabilityCame,
+    ChildEnded,
+    Ended,
+    Input,
+    ParentEnded,
+    Progress,
+    Started,
+    TimerDue,
+    ToolCalled,
+    Unreadable,
+    Wake,
+)
+from schemas.playbooks import plan_steps
+from schemas.validation import violation
+from supervisor.advance import advance
+from supervisor.attempts import dispatch, failed, succeeded
+from supervisor.documents import Work
+from supervisor.draft import Draft
+from supervisor.policy import WAITS_LIMIT, awaited, oversized, substitute
+
+RULES = 1
+"""The version of these rules. Raise it with every change that decides a recorded input differently."""
+SUPERVISOR = "_supervisor"
+"""The client name under which child runs are asked for."""
+
+
+class Rejected(Struct, frozen=True):
+    """The input belongs to no run; it is recorded in `_board` with this reason."""
+
+    reason: str
+
+
+class NewerRules(Exception):
+    """The run is decided by rules that this release does not have; leave it alone."""
+
+
+def decide(state: State, cause: Input, view: View) -> list[e.Event] | Rejected:
+    """The events that `cause` brings about in the run of `state`; none when the run does not await it.
+
+    `view` is the catalogue below the input. Raises NewerRules.
+    """
+    match cause.body:
+        case Unreadable(reason):
+            return Rejected(reason)
+        case Goal() if not state.goal:
+            return _open(state, cause, cause.body, view)
+    if not state.goal:
+        return Rejected("no goal came before it")
+    if state.rules > RULES:
+        raise NewerRules(f"run {state.run} is decided by rules {state.rules}, this supervisor has {RULES}")
+    draft = Draft(state, cause, view)
+    if state.rules < RULES:
+        draft.emit(e.RulesChanged, rules=RULES)
+    before = len(draft.events)
+    try:
+        _handle(draft, cause)
+    except BadExpression as error:
+        draft.fail("INVALID_INPUT", str(error))
+    return _within_limits(draft, state, cause) if len(draft.events) > before else []
+
+
+def decide_board(board: State, cause: Input, view: View, reason: str) -> list[e.Event]:
+    """The events of `_board` about an input that was rejected."""
+    draft = Draft(board, cause, view)
+    draft.rejected(cause.address.author, cause.subject, reason)
+    return draft.events
+
+
+def _handle(draft: Draft, cause: Input) -> None:
+    author = cause.address.author
+    match cause.body:
+        case Goal():
+            if cause.sha256 != draft.state.goal:
+                draft.late(author, "the run has another goal already")
+        case Ended() as end:
+            _end_of_task(draft, author, end)
+        case Started() as started:
+            _start_of_task(draft, author, started)
+        case Progress() | ToolCalled():
+            pass
+        case Cancel(reason=reason):
+            _cancel(draft, author, reason)
+        case TimerDue() | CapabilityCame() | ChildEnded() | ParentEnded() as wake if not draft.state.end:
+            _wake(draft, wake)
+
+
+def _wake(draft: Draft, wake: Wake) -> None:
+    match wake:
+        case TimerDue(timer=timer, armed=armed):
+            _timer_due(draft, timer, armed)
+        case CapabilityCame():
+            advance(draft)
+        case ChildEnded() as child:
+            _end_of_child(draft, child)
+        case ParentEnded(parent=parent):
+            if draft.state.parent and draft.state.parent.run == parent:
+                draft.end("CANCELLED", reason=f"the run {parent} that asked for it has ended")
+
+
+def _cancel(draft: Draft, person: str, reason: str) -> None:
+    if draft.state.end:
+        draft.late(person, "the run has ended")
+    else:
+        draft.end("CANCELLED", reason=f"{person}: {reason}" if reason else person)
+
+
+def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
+    """The events of the draft, or the typed end of a run that outgrew its limits."""
+    size = sum(len(encode(event)) for event in draft.events)
+    if size > INPUT_EVENTS_LIMIT:
+        reason = f"one input would bring about {size} bytes of events; the limit is {INPUT_EVENTS_LIMIT}"
+    elif large := oversized(draft.state):
+        reason = f"the state would have {large} bytes"
+    else:
+        return draft.events
+    ended = Draft(state, cause, draft.view)
+    if isinstance(end := cause.body, Ended):
+        ended.late(cause.address.author, reason, end.task, end.execution[:64], end.usage)
+    ended.end("FAILED", "BUDGET_EXCEEDED", reason)
+    return ended.events
+
+
+# --- goals ------------------------------------------------------------------------------------------------------------
+
+
+def _open(state: State, cause: Input, goal: Goal, view: View) -> list[e.Event] | Rejected:
+    if goal.parent and cause.address.author != SUPERVISOR:
+        return Rejected("parent: only the supervisor asks for child runs")
+    found = view.playbook(goal.team)
+    if found is None:
+        return Rejected(f"team: no playbook {goal.team!r} on this board")
+    seq, playbook = found
+    if problem := violation(playbook.input, goal.input):
+        return Rejected(f"input: {problem}")
+    draft = Draft(state, cause, view)
+    draft.emit(
+        e.RunOpened,
+        rules=RULES,
+        publisher=cause.address.author,
+        team=goal.team,
+        playbook=seq,
+        input=goal.input,
+        parent=goal.parent and e.Parent(goal.parent.run, goal.parent.task, goal.parent.depth),
+    )
+    opened = draft.state
+    draft.emit(
+        e.PlanCommitted,
+        steps=plan_steps(playbook),
+        returns=playbook.returns,
+        result=playbook.result,
+        parallel=playbook.parallel,
+    )
+    try:
+        advance(draft)
+    except BadExpression as error:
+        draft.fail("INVALID_INPUT", str(error))
+    events = _within_limits(draft, opened, cause)
+    return events if events is draft.events else [draft.events[0], *events]
+
+
+# --- observations -----------------------------------------------------------------------------------------------------
+
+
+def _addressed(draft: Draft, author: str, task: str, attempt: int) -> TaskState | str:
+    """The task that an observation speaks of, or why it may not."""
+    state = draft.state.tasks.get(task)
+    if draft.state.end:
+        return "the run has ended"
+    if state is None:
+        return f"the run has no task {task[:64]!r}"
+    if author != state.specialist:
+        return f"the task is not with {author}"
+    if state.status != "dispatched" or attempt != state.attempt:
+        return f"attempt {attempt} of {task} has ended, or was never made"
+    return state
+
+
+def _start_of_task(draft: Draft, author: str, started: Started) -> None:
+    task = _addressed(draft, author, started.task, started.attempt)
+    if isinstance(task, TaskState) and not task.started and not task.child:
+        draft.emit(e.TaskStarted, task=started.task, attempt=started.attempt, execution=started.execution[:64])
+
+
+def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
+    known = draft.state.tasks.get(end.task)
+    execution = end.execution[:64]
+    if known and execution in known.executions:
+        return
+    task = _addressed(draft, author, end.task, end.attempt)
+    if isinstance(task, str):
+        draft.late(author, task, end.task if known else "", execution, end.usage)
+        return
+    if task.child:
+        draft.late(author, "the task is with a child run", end.task, execution, end.usage)
+        return
+    code, message = end.code, end.message
+    if not code and (problem := _breach(draft, task, end)):
+        code, message = "INVALID_OUTPUT", problem
+    if code:
+        failed(draft, end.task, code, message[:1000], execution, end.usage)
+    else:
+        succeeded(draft, end.task, execution, end.claims, end.silences, end.usage)
+    advance(draft)
+
+
+def _breach(draft: Draft, task: TaskState, end: Ended) -> str:
+    """How an end breaks the contract: its keys are not those of the task, a value is too large or out of schema."""
+    work = Work(draft.state, draft.state.step(task.step))
+    keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
+    named = [claim.key for claim in end.claims] + [silence.key for silence in end.silences]
+    if sorted(named) != sorted(keys):
+        odd = next((key for key in named if key not in keys or named.count(key) > 1), None)
+        if odd is None:
+            return f"says nothing about {min(key for key in keys if key not in named)!r}"
+        return f"names {odd[:200]!r} twice, or the task does not"
+    contract = draft.view.contract_at(task.contract)
+    for claim in end.claims:
+        if len(encode(claim.value)) > VALUE_LIMIT:
+            return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
+        if contract and (problem := violation(contract.output, claim.value)):
+            return f"the value of {claim.key!r}: {problem}"
+    return ""
+
+
+# --- wakes ------------------------------------------------------------------------------------------------------------
+
+
+def _timer_due(draft: Draft, name: str, armed: int) -> None:
+    timer = draft.state.timers.get(name)
+    if timer is None or timer.armed != armed:
+        return
+    kind, _, subject = name.partition(".")
+    if kind == "await":
+        step = draft.state.step(subject)
+        draft.end("FAILED", "STUCK", f"nobody offered {awaited(step)!r} within {step.await_ms} ms")
+        return
+    task = draft.state.tasks[subject]
+    if task.started or task.child or task.waits + 1 >= WAITS_LIMIT:
+        limit = (
+            f"{task.work_ms} ms of work" if task.started or task.child else f"{timer.delay_ms} ms, {WAITS_LIMIT} times"
+        )
+        reason = "not ended" if task.started or task.child else "not begun"
+        failed(draft, subject, "TIMEOUT", f"{reason} within {limit}")
+    else:
+        message = f"nobody began it within {timer.delay_ms} ms"
+        draft.emit(e.AttemptFailed, task=subject, attempt=task.attempt, code="TIMEOUT", message=message, lost=False)
+        step = draft.state.step(task.step)
+        dispatch(draft, subject, substitute(step, draft.state.tasks[subject], draft.view))
+    advance(draft)
+
+
+def _end_of_child(draft: Draft, child: ChildEnded) -> None:
+    task = draft.state.tasks.get(child.task)
+    if task is None or task.status != "dispatched" or task.child != child.child:
+        return
+    if child.end in {"DONE", "DEGRADED"}:
+        work = Work(draft.state, draft.state.step(task.step))
+        keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
+        claims = tuple(e.Claim(key, child.result) for key in keys)
+        succeeded(draft, child.task, child.child, claims, (), child.usage)
+    else:
+        code: e.StopCode = "TOOL_DOWN" if child.end == "FAILED_RETRYABLE" else "INTERNAL"
+        message = f"child run {child.child} ended {child.end} {child.code}: {child.reason}"
+        failed(draft, child.task, code, message[:1000], child.child, child.usage)
+    advance(draft)

@@ -1,0 +1,60 @@
+"""The draft of a decision: events so far, and the state that they lead to.
+
+Pure. `decide` emits events one by one and looks at the state after each, so no rule is written twice, once for deciding
+and once for remembering.
+"""
+
+from typing import Any
+
+from projections.canonical import LATE_LIMIT, State, evolve, late_name
+from schemas import events as e
+from schemas.catalogue import View
+from schemas.inputs import Input
+
+Draftable = type[e.Event]
+
+
+class Draft:
+    """A decision about one input. `view` is the catalogue below the input."""
+
+    def __init__(self, state: State, cause: Input, view: View) -> None:
+        self.state = state
+        self.view = view
+        self.events: list[e.Event] = []
+        self._at = max(state.now, cause.time_ms)
+        self._cause = e.Cause(cause.seq, cause.sha256)
+
+    def emit(self, kind: Draftable, **fields: Any) -> None:
+        event = kind(at=self._at, cause=self._cause, **fields)
+        self.events.append(event)
+        self.state = evolve(self.state, event)
+
+    def late(self, author: str, reason: str, task: str = "", execution: str = "", usage: e.Usage | None = None) -> None:
+        """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted."""
+        if self._counts(author):
+            used = usage or e.Usage()
+            self.emit(e.InputLate, author=author, reason=reason, task=task, execution=execution, usage=used)
+
+    def rejected(self, author: str, subject: str, reason: str) -> None:
+        """Record, in `_board`, an input that belongs to no run."""
+        if self._counts(author):
+            self.emit(e.InputRejected, author=author, subject=subject[:256], reason=reason[:1000])
+
+    def _counts(self, author: str) -> bool:
+        count = self.state.late.get(late_name(self.state, author), 0)
+        if count == LATE_LIMIT:
+            self.emit(e.AuthorMuted, author=author)
+        return count < LATE_LIMIT
+
+    def end(self, end: e.End, code: str = "", reason: str = "", result: dict[str, Any] | None = None) -> None:
+        self.emit(e.RunEnded, end=end, code=code, reason=reason[:1000], result=result)
+
+    def fail(self, code: str, reason: str) -> None:
+        """End the run because of a task's `code`, as the table of end states says."""
+        match code:
+            case "TOOL_DOWN" | "TIMEOUT":
+                self.end("FAILED_RETRYABLE", code, reason)
+            case "POLICY_BLOCKED":
+                self.end("POLICY_BLOCKED", code, reason)
+            case _:
+                self.end("FAILED", code, reason)

@@ -1,0 +1,90 @@
+"""Merging: from the claims for one key to one fact, by a named, versioned policy.
+
+Pure. A policy is a total order over claims that does not know who came first. Generic: what values mean is the business
+of the specialists, who normalise them. Two claims agree when their canonical bytes are equal.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from schemas.codec import canonical
+from schemas.events import Loser, Merge
+from schemas.expressions import evaluate, truth
+from schemas.subjects import is_token
+
+
+class Candidate(Struct, frozen=True):
+    """A claim for one key. `refused` is the reason why the step does not accept it, else empty."""
+
+    task: str
+    by: str
+    value: Any
+    confidence: float | None = None
+    refused: str = ""
+
+
+class Merged(Struct, frozen=True):
+    """`winner` is None when the policy takes none of the candidates; `reason` then says why."""
+
+    winner: Candidate | None
+    losers: tuple[Loser, ...]
+    reason: str = ""
+
+
+def merge(policy: Merge, candidates: Sequence[Candidate]) -> Merged:
+    """Raises BadExpression where an entry of a priority cannot be evaluated."""
+    accepted = sorted((c for c in candidates if not c.refused), key=lambda c: (canonical(c.value), c.by, c.task))
+    refused = tuple(Loser(c.task, c.by, c.value, c.refused) for c in sorted(candidates, key=_name) if c.refused)
+    if not accepted:
+        return Merged(None, refused, "no claim was accepted" if refused else "nobody claimed a value")
+    merged = _POLICIES[policy.policy](policy, accepted)
+    return Merged(merged.winner, merged.losers + refused, merged.reason)
+
+
+def _name(candidate: Candidate) -> tuple[str, str]:
+    return candidate.by, candidate.task
+
+
+def _only(policy: Merge, accepted: list[Candidate]) -> Merged:
+    values = {canonical(candidate.value) for candidate in accepted}
+    if len(values) == 1:
+        winner = min(accepted, key=_name)
+        return Merged(winner, _losers(winner, accepted, lambda loser: ""))
+    reason = f"{len(values)} different values, and the policy is `only`"
+    return Merged(None, tuple(Loser(c.task, c.by, c.value, reason) for c in sorted(accepted, key=_name)), reason)
+
+
+def _priority(policy: Merge, accepted: list[Candidate]) -> Merged:
+    rank = {(c.by, c.task): _rank(policy.order, c) for c in accepted}
+    winner = min(accepted, key=lambda c: rank[c.by, c.task])
+
+    def reason(loser: Candidate) -> str:
+        place = rank[loser.by, loser.task]
+        if place == rank[winner.by, winner.task]:
+            return "same priority, later in the order of values"
+        entry = f"comes after {policy.order[rank[winner.by, winner.task]]!r}"
+        return entry if place < len(policy.order) else f"{entry}, in no entry of the order"
+
+    return Merged(winner, _losers(winner, accepted, reason))
+
+
+def _rank(order: Sequence[str], candidate: Candidate) -> int:
+    scope = {"by": candidate.by, "value": candidate.value, "confidence": candidate.confidence}
+    for place, entry in enumerate(order):
+        if entry == candidate.by if is_token(entry) else truth(evaluate(entry, scope)):
+            return place
+    return len(order)
+
+
+def _losers(winner: Candidate, accepted: list[Candidate], reason: Callable[[Candidate], str]) -> tuple[Loser, ...]:
+    value = canonical(winner.value)
+    return tuple(
+        Loser(c.task, c.by, c.value, "" if canonical(c.value) == value else reason(c))
+        for c in sorted(accepted, key=_name)
+        if c is not winner
+    )
+
+
+_POLICIES: dict[str, Callable[[Merge, list[Candidate]], Merged]] = {"only": _only, "priority": _priority}
