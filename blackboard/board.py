@@ -1,0 +1,35 @@
+"""One board as one process sees it: the log, the queue and the blobs that belong together."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from blackboard.blobs import Blobs
+from blackboard.log import Log
+from blackboard.queue import Queue
+from schemas.subjects import Subjects
+
+
+@dataclass(frozen=True)
+class Board:
+    """`name` is that of the process, for the server's list of connections."""
+
+    subjects: Subjects
+    log: Log
+    queue: Queue
+    blobs: Blobs
+
+
+@asynccontextmanager
+async def open_board(
+    url: str, board: str = "main", name: str = "blackboard", create: bool = False
+) -> AsyncIterator[Board]:
+    """Connect to the board `board` on the NATS server at `url`; `create` makes its streams where they do not exist.
+
+    Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
+    """
+    from blackboard import jetstream
+
+    subjects = Subjects(board)
+    async with jetstream.open_board(url, subjects, name, create) as (log, queue, blobs):
+        yield Board(subjects, log, queue, blobs)

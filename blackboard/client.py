@@ -1,0 +1,135 @@
+"""The way in: what people and programs append to a board. Nothing here decides; the log orders, the supervisor answers.
+
+Every method checks what it is about to append as the supervisor will check it, so that a mistake is an error here and
+not a rejection on the log.
+"""
+
+import re
+import secrets
+from typing import Any
+
+from pydantic import ValidationError
+
+from blackboard.board import Board
+from blackboard.log import Append, Conflict, Stored
+from schemas.catalogue import Catalogue, View
+from schemas.codec import encode, sha256
+from schemas.contracts import Contract, read_contract
+from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
+from schemas.inputs import Cancel, Observation
+from schemas.playbooks import Playbook, read_playbook
+from schemas.subjects import token
+from schemas.validation import violation
+
+_NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+class BadInput(ValueError):
+    """What was asked for cannot be appended; the text says what to change."""
+
+
+class RunExists(BadInput):
+    """The run id is taken, by another goal or another client."""
+
+
+class Client:
+    """Appends as `author`, a token that stands in the subjects: a client, a person or a specialist."""
+
+    def __init__(self, board: Board, author: str) -> None:
+        self.board, self.author = board, token(author, "name")
+
+    async def catalogue(self) -> View:
+        """The contracts and playbooks of the board as they stand now."""
+        catalogue, subjects = Catalogue(), self.board.subjects
+        async for messages in self.board.log.scan([subjects.every("contract"), subjects.every("playbook")]):
+            for message in messages:
+                catalogue.add(message.seq, subjects.parse(message.subject), message.data)
+        return catalogue.below(2**63)
+
+    async def publish(self, team: str, input: dict[str, Any], run: str | None = None) -> str:
+        """Append a goal and return its run id, `team-` and ten random hex digits unless `run` is given.
+
+        The same goal under the same run id again is the same run. Raises BadInput where the team is not on the board or
+        the input breaks its schema, RunExists where the id has another goal.
+        """
+        run = token(run, "run id") if run else f"{token(team, 'team')[:50]}-{secrets.token_hex(5)}"
+        data = self._goal(team, input)
+        await self._check_goal(team, input)
+        await self._check_unused(run)
+        subject = self.board.subjects.goal(self.author, run)
+        if isinstance((await self.board.log.append(Append(subject, data, expected=0)))[0], Conflict):
+            there = await self.board.log.last(subject)
+            if there is None or there.data != data:
+                raise RunExists(f"run {run} has another goal already; leave the run id out, or choose another")
+        return run
+
+    def _goal(self, team: str, input: dict[str, Any]) -> bytes:
+        try:
+            data = Goal(team=team, input=input).model_dump_json(exclude_none=True).encode()
+        except (ValidationError, ValueError) as error:
+            raise BadInput(explain(error) if isinstance(error, ValidationError) else str(error)) from None
+        if len(data) > GOAL_LIMIT:
+            raise BadInput(f"the goal has {len(data)} bytes, the limit is {GOAL_LIMIT}; put large input into a blob")
+        return data
+
+    async def _check_goal(self, team: str, input: dict[str, Any]) -> None:
+        view = await self.catalogue()
+        found = view.playbook(team)
+        if found is None:
+            known = ", ".join(playbook.team for playbook in view.teams()) or "none yet"
+            raise BadInput(f"no team {team!r} on this board (teams: {known}); `blackboard up TEAM` brings one")
+        if problem := violation(found[1].input, input):
+            raise BadInput(f"the input of team {team!r}: {problem}; `blackboard schema {team}` shows what it takes")
+
+    async def _check_unused(self, run: str) -> None:
+        other = await self.board.log.last(self.board.subjects.goal("*", run))
+        if other and self.board.subjects.parse(other.subject).author != self.author:
+            raise RunExists(f"run {run} was published by another client; leave the run id out, or choose another")
+
+    async def cancel(self, run: str, reason: str = "") -> int:
+        """Append a cancel signal; the sequence."""
+        return await self._append(
+            self.board.subjects.signal(self.author, token(run, "run id")), encode(Cancel(reason=reason))
+        )
+
+    async def offer(self, contract: Contract) -> int:
+        """Put a contract into the catalogue, unless it stands there as it is; its sequence."""
+        problem = read_contract(data := _bytes(contract), contract.specialist)
+        if isinstance(problem, str):
+            raise BadInput(f"the contract of {contract.specialist!r}: {problem}")
+        return await self._put(self.board.subjects.contract(contract.specialist), data)
+
+    async def withdraw(self, specialist: str) -> int:
+        """Take a specialist out of the catalogue: new tasks go to others."""
+        return await self.offer(Contract(specialist=token(specialist, "specialist"), offers=[]))
+
+    async def teach(self, playbook: Playbook) -> int:
+        """Put a playbook into the catalogue, unless it stands there as it is; its sequence."""
+        problem = read_playbook(data := _bytes(playbook), playbook.team)
+        if isinstance(problem, str):
+            raise BadInput(f"the playbook of {playbook.team!r}: {problem}")
+        return await self._put(self.board.subjects.playbook(playbook.team), data)
+
+    async def observe(self, run: str, observation: Observation) -> int:
+        """Append an observation as the specialist `author`; its sequence. It may be stored twice when the log's answer
+        was lost; the supervisor counts an execution once."""
+        return await self._append(self.board.subjects.observation(self.author, run), encode(observation))
+
+    async def _put(self, subject: str, data: bytes) -> int:
+        """Append unless the last message on the subject has the same bytes."""
+        while True:
+            there = await self.board.log.last(subject)
+            if there and sha256(there.data) == sha256(data):
+                return there.seq
+            stored = (await self.board.log.append(Append(subject, data, expected=there.seq if there else 0)))[0]
+            if isinstance(stored, Stored):
+                return stored.seq
+
+    async def _append(self, subject: str, data: bytes) -> int:
+        stored = (await self.board.log.append(Append(subject, data)))[0]
+        assert isinstance(stored, Stored), "an append without an expectation cannot conflict"
+        return stored.seq
+
+
+def _bytes(artefact: Artefact) -> bytes:
+    return artefact.model_dump_json(exclude_none=True).encode()
