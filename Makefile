@@ -34,7 +34,7 @@ clean: ## remove what the targets made
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(INSTALLED): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2> /dev/null || { \
 		echo "Python 3.11 or newer is needed, $(PYTHON) is older or absent: run make PYTHON=python3.12 or the like." >&2; \
 		exit 1; }
 	@$(PYTHON) -c 'import ensurepip, venv' 2> /dev/null || { \

@@ -1,0 +1,1 @@
+"""What may be said: events, contracts, playbooks, subjects, and their bytes."""

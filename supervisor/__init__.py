@@ -1,0 +1,1 @@
+"""Who decides: pure rules from inputs to events, and the service that commits them."""

@@ -172,7 +172,7 @@ def no_paths_of_a_machine(tree: Tree) -> Iterator[str]:
         found = [place for place in places if place in text]
         for number, line in enumerate(text.splitlines() if found else (), 1):
             for place in found:
-                if re.search(rf"(?<![\w.~-]){re.escape(place)}(?![\w-])", line):
+                if re.search(rf"(?<![\w.~-]){re.escape(place)}((?<=/)|(?![\w-]))", line):
                     yield f"{path}:{number}: names {place} of one machine; write a path relative to the checkout"
 
 
@@ -182,7 +182,7 @@ def _places(root: Path) -> list[str]:
         Path(name) for name in ("/", "/app", "/home", "/mnt", "/opt", "/src", "/srv", "/tmp", "/usr", "/var/tmp")
     }
     folders = [folder for folder in (root, root.parent) if folder not in everywhere]
-    return [*map(str, folders), *(name for name in ("/" + "root",) if name not in map(str, folders))]
+    return [*map(str, folders), "/" + "root/"]
 
 
 def pins_name_no_place(tree: Tree) -> Iterator[str]:
