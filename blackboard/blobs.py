@@ -14,11 +14,16 @@ class BlobDamaged(Exception):
     """What is stored under the digest does not have it."""
 
 
+class BlobsUnavailable(Exception):
+    """No answer in time. Ask again."""
+
+
 class Blobs(Protocol):
     async def put(self, data: bytes) -> str:
-        """Store `data` and return its SHA-256 in hex. Storing the same bytes again costs one look-up."""
+        """Store `data` and return its SHA-256 in hex. Storing the same bytes again costs one look-up.
+        Raises BlobsUnavailable."""
         ...
 
     async def get(self, sha256: str) -> bytes:
-        """The bytes with that digest, verified. Raises BlobMissing, BlobDamaged."""
+        """The bytes with that digest, verified. Raises BlobMissing, BlobDamaged, BlobsUnavailable."""
         ...

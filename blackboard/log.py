@@ -64,6 +64,10 @@ class TooLarge(LogError):
     """The message is larger than the log takes."""
 
 
+class NotPermitted(LogError):
+    """The identity of this connection may not do that."""
+
+
 class Subscription(Protocol):
     """A running read. It ends by `close`, by a LogError or by what its handler raised."""
 
@@ -98,10 +102,12 @@ class Log(Protocol):
         """Append each message, in the order given, and say for each what became of it.
 
         Several messages are independent of each other: any of them may conflict while others are stored. No two of one
-        call may carry an expected sequence for the same subject. A lost acknowledgement is resolved by reading: an
-        append with `expected` is never stored twice and never reported as a conflict with itself.
+        call may carry an expected sequence for the same subject. An append with `expected` is idempotent: when the
+        message that follows `expected` on the subject has these very bytes, it counts as Stored there. So it is never
+        stored twice and never in conflict with itself, whether an acknowledgement was lost or the caller asks again.
         An append without `expected` may be stored twice when its acknowledgement was lost.
-        Raises LogUnavailable, TooLarge, or LogError when the log refuses the subject.
+        Raises LogUnavailable (some may be stored: ask again), TooLarge, NotPermitted, or LogError when the log does
+        not take the subject.
         """
         ...
 
@@ -122,13 +128,16 @@ class Log(Protocol):
         the call began, asked of the leader one by one: for short tails. `scan` is for long reads."""
         ...
 
-    def scan(self, subjects: Sequence[str] = (), after: int = 0, upto: int | None = None) -> AsyncIterator[Sequence[Message]]:
+    def scan(
+        self, subjects: Sequence[str] = (), after: int = 0, upto: int | None = None
+    ) -> AsyncIterator[Sequence[Message]]:
         """The messages on `subjects` (none: all) with `after` < seq <= `upto` (None: the head at the call), in order,
         in batches, then end. Reading all subjects raises LogDamaged at the first missing sequence."""
         ...
 
     def last_per_subject(self, subject: str) -> AsyncIterator[Message]:
-        """The last message of every subject that matches, in order of sequence, up to the head at the call."""
+        """The last message of every subject that matches, in order of sequence. What is appended meanwhile may show: a
+        subject then comes once more, with its newer message, or with that alone."""
         ...
 
     async def subscribe(self, handler: Handler, subjects: Sequence[str] = (), after: int = 0) -> Subscription:

@@ -50,6 +50,10 @@ class _Store:
     def add(self, item: Append) -> Stored | Conflict:
         sequences = self.by_subject.setdefault(item.subject, [])
         if item.expected is not None and item.expected != (sequences[-1] if sequences else 0):
+            follower = next((seq for seq in sequences if seq > item.expected), None)
+            stored = self.slots[follower - 1] if follower else None
+            if stored is not None and stored.data == item.data:
+                return Stored(stored.seq)
             return Conflict(item.subject, item.expected)
         seq = len(self.slots) + 1
         self.slots.append(Message(seq, item.subject, self.clock_ms(), item.data, item.headers))
@@ -60,7 +64,8 @@ class _Store:
         """Where the messages stand that match, in order."""
         if "*" not in pattern and not pattern.endswith(">"):
             return list(self.by_subject.get(pattern, ()))
-        return sorted(seq for subject, all_seqs in self.by_subject.items() if matches(pattern, subject) for seq in all_seqs)
+        found = [seqs for subject, seqs in self.by_subject.items() if matches(pattern, subject)]
+        return sorted(seq for seqs in found for seq in seqs)
 
     def batch(self, subjects: Sequence[str], after: int, upto: int) -> tuple[list[Message], int]:
         """The next messages above `after`, at most BATCH, and the position that they lead to."""
@@ -168,7 +173,7 @@ class MemoryLog:
                 yield found
 
     async def last_per_subject(self, subject: str) -> AsyncIterator[Message]:
-        last = [all_seqs[-1] for name, all_seqs in self._store.by_subject.items() if all_seqs and matches(subject, name)]
+        last = [seqs[-1] for name, seqs in self._store.by_subject.items() if seqs and matches(subject, name)]
         for seq in sorted(last):
             message = self._store.slots[seq - 1]
             if message is not None:

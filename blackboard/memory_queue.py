@@ -4,6 +4,7 @@ Source: the promises in `queue`.
 """
 
 import asyncio
+import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
@@ -118,10 +119,8 @@ class MemoryQueue:
         changed.set()
 
     async def _wait_for_change(self, timeout_s: float) -> None:
-        try:
+        with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._changed.wait(), timeout_s)
-        except TimeoutError:
-            pass
 
     def holds(self, waiting: _Waiting) -> bool:
         """Whether this very entry is still there; another one under the same key does not count."""

@@ -36,7 +36,8 @@ class QueueUnavailable(Exception):
 
 
 class Delivery(Protocol):
-    """One task in the hands of one worker."""
+    """One task in the hands of one worker. `extend`, `ack` and `release` are best effort and raise nothing: when one is
+    lost, or comes too late, the task is delivered again."""
 
     @property
     def key(self) -> TaskKey: ...
@@ -79,8 +80,8 @@ class Queue(Protocol):
         ...
 
     async def put(self, entries: Sequence[Entry]) -> None:
-        """Enqueue each entry that is not there already. Raises QueueGone, QueueUnavailable; some entries may then be there
-        and others not, so put all of them again."""
+        """Enqueue each entry that is not there already. Raises QueueGone, QueueUnavailable; some entries may then
+        be there and others not, so put all of them again."""
         ...
 
     async def keys(self) -> set[TaskKey]:

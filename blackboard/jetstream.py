@@ -1,0 +1,211 @@
+"""The log on JetStream, and how a board is made and opened there.
+
+Appending stands in `jetstream_append`, reading in `jetstream_read`; the queue and the blobs have modules of their own.
+Source: the promises in `log`.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from blackboard.jetstream_append import BATCH_FROM, Appender
+from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
+from blackboard.jetstream_queue import JetStreamQueue
+from blackboard.jetstream_read import HEARTBEAT_S, Reader
+from blackboard.jetstream_streams import make_log, read_log_id
+from blackboard.log import Append, Conflict, Handler, LogError, LogUnavailable, Message, Stored
+from blackboard.nats_connection import Connection, connect
+from schemas.subjects import Subjects, matches
+
+
+class JetStreamLog:
+    """One board's log over one connection.
+
+    `log_id` is what `attach` read. An identity that may only append (a specialist's) need not know it.
+    `batch_from`: the number of messages from which `append` uses an atomic batch; it depends on the server's
+    durability. `deadline_s`: after that long without any result, LogUnavailable.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        subjects: Subjects,
+        *,
+        log_id: str | None = None,
+        batch_from: int = BATCH_FROM,
+        ack_timeout_s: float = 2.0,
+        deadline_s: float = 5.0,
+        heartbeat_s: float = HEARTBEAT_S,
+    ) -> None:
+        self._connection, self._subjects, self._id = connection, subjects, log_id
+        self._stream = subjects.log_stream
+        self._deadline_s, self._heartbeat_s = deadline_s, heartbeat_s
+        self._appender = Appender(
+            connection, self._stream, batch_from=batch_from, ack_timeout_s=ack_timeout_s, deadline_s=deadline_s
+        )
+
+    @property
+    def id(self) -> str:
+        if self._id is None:
+            raise LogError("this connection appends to the log only and has not read its id")
+        return self._id
+
+    async def current_id(self) -> str:
+        return await read_log_id(self._connection, self._subjects, self._deadline_s)
+
+    async def append(self, *appends: Append) -> list[Stored | Conflict]:
+        for item in appends:
+            if not any(matches(pattern, item.subject) for pattern in self._subjects.log):
+                raise LogError(f"{item.subject!r} is not a subject of this log")
+        return await self._appender.append(appends)
+
+    async def head(self) -> int:
+        answer = await self._connection.api(f"STREAM.INFO.{self._stream}", None, self._deadline_s)
+        return int(answer["state"]["last_seq"])
+
+    async def get(self, seq: int) -> Message | None:
+        return await self._appender.get({"seq": seq}) if seq > 0 else None
+
+    async def last(self, subject: str) -> Message | None:
+        return await self._appender.get({"last_by_subj": subject})
+
+    async def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:
+        newest = await self.last(subject)
+        while newest is not None and after < newest.seq:
+            message = await self._appender.get({"seq": after + 1, "next_by_subj": subject})
+            if message is None or message.seq > newest.seq:
+                return
+            after = message.seq
+            yield message
+
+    async def scan(
+        self, subjects: Sequence[str] = (), after: int = 0, upto: int | None = None
+    ) -> AsyncIterator[Sequence[Message]]:
+        head = await self.head()
+        end = head if upto is None else min(upto, head)
+        if after >= end:
+            return
+        reader = self._reader(subjects, after)
+        try:
+            await reader.open()
+            while reader.position < end and reader.pending:
+                messages = await reader.next()
+                found = [message for message in messages if message.seq <= end]
+                if found:
+                    yield found
+                if not messages:
+                    break  # the server says that there is nothing more
+            if not subjects and reader.position < end:
+                await reader.require(reader.position + 1)
+                raise LogUnavailable(f"the log holds back what it stored at {reader.position + 1}")
+        finally:
+            await reader.close()
+
+    async def last_per_subject(self, subject: str) -> AsyncIterator[Message]:
+        reader = self._reader([subject], 0, last_only=True)
+        try:
+            await reader.open()
+            while reader.pending:
+                messages = await reader.next()
+                for message in messages:
+                    yield message
+                if not messages:
+                    break
+        finally:
+            await reader.close()
+
+    async def subscribe(
+        self, handler: Handler, subjects: Sequence[str] = (), after: int = 0
+    ) -> "JetStreamSubscription":
+        reader = self._reader(subjects, after)
+        try:
+            await reader.open()
+        except BaseException:
+            await reader.close()
+            raise
+        return JetStreamSubscription(reader, handler)
+
+    def on_reconnect(self, callback: Callable[[], None]) -> None:
+        self._connection.on_reconnect(callback)
+
+    def _reader(self, subjects: Sequence[str], after: int, last_only: bool = False) -> Reader:
+        return Reader(
+            self._connection, self._stream, subjects, after, last_only=last_only, heartbeat_s=self._heartbeat_s
+        )
+
+
+class JetStreamSubscription:
+    """A running read; see `log.Subscription`."""
+
+    def __init__(self, reader: Reader, handler: Handler) -> None:
+        self._reader, self._handler = reader, handler
+        self._closed = False
+        self._task = asyncio.create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            while not self._closed:
+                messages = await self._reader.next()
+                if messages:
+                    await self._handler(messages)
+        finally:
+            await self._reader.close()
+
+    async def close(self) -> None:
+        self._closed = True
+        if asyncio.current_task() is not self._task:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    async def wait(self) -> None:
+        await asyncio.wait([self._task])
+        if not self._task.cancelled() and (failure := self._task.exception()):
+            raise failure
+
+
+class Ports(NamedTuple):
+    """Everything that one board offers over one connection."""
+
+    log: JetStreamLog
+    queue: JetStreamQueue
+    blobs: JetStreamBlobs
+
+
+async def create_board(connection: Connection, subjects: Subjects, *, replicas: int = 1) -> Ports:
+    """Make the board's log, task queue and blob store where they do not exist, and attach to it. Idempotent.
+
+    `replicas` is 1 on a single server and 3 on a cluster. Raises StreamMismatch when something of that name exists and
+    is not what a board needs, LogUnavailable, LogError.
+    """
+    log_id = await make_log(connection, subjects, replicas)
+    await make_blobs(connection, subjects, replicas)
+    ports = _ports(connection, subjects, log_id)
+    await ports.queue.ensure([])
+    return ports
+
+
+async def attach(connection: Connection, subjects: Subjects) -> Ports:
+    """Attach to a board that exists. Raises NoBoard, StreamMismatch, LogUnavailable, LogError."""
+    return _ports(connection, subjects, await read_log_id(connection, subjects))
+
+
+@asynccontextmanager
+async def open_board(
+    url: str, subjects: Subjects, name: str = "blackboard", create: bool = False
+) -> AsyncIterator[Ports]:
+    """A connection of its own, attached to the board, which `create` makes where it does not exist. Raises what
+    `connect`, `create_board` and `attach` raise."""
+    connection = await connect(url, name)
+    try:
+        yield await (create_board if create else attach)(connection, subjects)
+    finally:
+        await connection.close()
+
+
+def _ports(connection: Connection, subjects: Subjects, log_id: str) -> Ports:
+    return Ports(
+        JetStreamLog(connection, subjects, log_id=log_id),
+        JetStreamQueue(connection, subjects),
+        JetStreamBlobs(connection, subjects),
+    )

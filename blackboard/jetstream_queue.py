@@ -1,0 +1,161 @@
+"""The task queue on JetStream: a work-queue stream in memory and one durable pull consumer a specialist.
+
+Pulling stands in `jetstream_pull`. Source: the promises in `queue`.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from nats.aio.msg import Msg
+
+from blackboard import jetstream_wire as wire
+from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
+from blackboard.jetstream_streams import make_stream, task_config
+from blackboard.log import LogUnavailable
+from blackboard.nats_connection import ApiError, Connection, Disconnected, Listener, status_of
+from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
+from schemas.subjects import Subjects
+
+MAX_IN_FLIGHT = 100_000
+MAX_PULLS = 10_000
+"""Workers of one specialist that may wait at the same time."""
+_NANOSECONDS = 1_000_000_000
+
+
+class JetStreamQueue:
+    """One board's task queue over one connection."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        subjects: Subjects,
+        *,
+        ack_wait_s: float = ACK_WAIT_S,
+        deadline_s: float = 5.0,
+        replicas: int = 1,
+    ) -> None:
+        self._connection, self._subjects = connection, subjects
+        self._stream = subjects.task_stream
+        self._ack_wait_s, self._deadline_s, self._replicas = ack_wait_s, deadline_s, replicas
+        self._puller = Puller(connection, self._stream)
+
+    async def ensure(self, specialists: Iterable[str]) -> None:
+        try:
+            await make_stream(
+                self._connection, task_config(self._subjects), replicas=self._replicas, deadline_s=self._deadline_s
+            )
+            await asyncio.gather(*(self._ensure_place(specialist) for specialist in specialists))
+        except LogUnavailable as error:
+            raise QueueUnavailable(str(error)) from error
+
+    async def _ensure_place(self, specialist: str) -> None:
+        config: dict[str, Any] = {
+            "durable_name": specialist,
+            "filter_subject": self._subjects.tasks_of(specialist),
+            "deliver_policy": "all",
+            "ack_policy": "explicit",
+            "ack_wait": int(self._ack_wait_s * _NANOSECONDS),
+            "max_deliver": -1,
+            "max_ack_pending": MAX_IN_FLIGHT,
+            "max_waiting": MAX_PULLS,
+            "replay_policy": "instant",
+        }
+        subject = f"CONSUMER.CREATE.{self._stream}.{specialist}.{config['filter_subject']}"
+        await self._connection.api(subject, {"stream_name": self._stream, "config": config}, self._deadline_s)
+
+    async def put(self, entries: Sequence[Entry]) -> None:
+        asked: list[tuple[str, asyncio.Future[Msg]]] = []
+        try:
+            for entry in entries:
+                key = entry.key
+                headers = {**(entry.headers or {}), "Nats-Msg-Id": f"{key.run}.{key.task}.{key.attempt}"}
+                asked.append(await self._connection.ask(self._subjects.task(*key), entry.data, headers))
+            if asked:
+                await asyncio.wait([future for _, future in asked], timeout=self._deadline_s)
+            for _, future in asked:
+                _check_put(future)
+        except Disconnected as error:
+            raise QueueUnavailable(str(error)) from error
+        finally:
+            for token, _ in asked:
+                self._connection.forget(token)
+
+    async def keys(self) -> set[TaskKey]:
+        found: set[TaskKey] = set()
+        offset, total = 0, 1
+        while offset < total:
+            body = {"subjects_filter": self._subjects.tasks, "offset": offset}
+            answer = await self._api(f"STREAM.INFO.{self._stream}", body)
+            page = answer["state"].get("subjects") or {}
+            found.update(task_key(subject) for subject in page)
+            total = int(answer.get("total", 0))
+            offset += len(page)
+            if not page:
+                break  # others emptied the queue while we turned its pages
+        return found
+
+    async def remove(self, keys: Iterable[TaskKey]) -> None:
+        await asyncio.gather(
+            *(self._api(f"STREAM.PURGE.{self._stream}", {"filter": self._subjects.task(*key)}) for key in keys)
+        )
+
+    async def pull(self, specialist: str, timeout_s: float) -> JetStreamDelivery | None:
+        return await self._puller.pull(specialist, timeout_s)
+
+    async def cancel(self, key: TaskKey) -> None:
+        with contextlib.suppress(Disconnected):  # best effort: the task's own limits end it too
+            await self._connection.publish(self._subjects.cancel(key.specialist, key.run, key.task))
+
+    def cancels(self, specialist: str) -> AsyncIterator[tuple[str, str]]:
+        heard: asyncio.Queue[Msg | None] = asyncio.Queue()
+
+        async def hear(message: Msg) -> None:
+            heard.put_nowait(message)
+
+        # Subscribed now and not at the first step: what is cancelled after this call must be heard.
+        listening = asyncio.ensure_future(self._connection.listen(self._subjects.cancels_of(specialist), hear))
+        forget = self._connection.on_close(lambda: heard.put_nowait(None))
+        return self._heard(heard, listening, forget)
+
+    async def _heard(
+        self, heard: "asyncio.Queue[Msg | None]", listening: "asyncio.Future[Listener]", forget: Callable[[], None]
+    ) -> AsyncIterator[tuple[str, str]]:
+        try:
+            await listening
+            while (message := await heard.get()) is not None:
+                run, task = message.subject.split(".")[-2:]
+                yield run, task
+        except Disconnected:
+            return
+        finally:
+            forget()
+            if listening.done() and not listening.cancelled() and not listening.exception():
+                await listening.result().close()
+
+    async def _api(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return await self._connection.api(subject, body, self._deadline_s)
+        except ApiError as error:
+            if error.err_code == wire.NO_STREAM:
+                raise QueueGone("the task queue does not exist") from error
+            raise
+        except LogUnavailable as error:
+            raise QueueUnavailable(str(error)) from error
+
+
+def _check_put(future: "asyncio.Future[Msg]") -> None:
+    """Raise unless the entry is in the queue."""
+    if not future.done():
+        raise QueueUnavailable("the task queue did not answer in time")
+    message = future.result()
+    if status_of(message) == "503":
+        raise QueueGone("the task queue does not exist")
+    error = msgspec.json.decode(message.data).get("error")
+    if error is None or error.get("err_code") == wire.SUBJECT_TAKEN:
+        return  # stored now, or there already
+    if error.get("code") == 503:
+        raise QueueUnavailable(error.get("description", ""))
+    raise ApiError("task", error)

@@ -1,0 +1,139 @@
+"""The streams of a board: what they must be, how they are made, and how an existing one is checked.
+
+Source: docs/protocol.md, sections Subjects and Streams.
+"""
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from blackboard import jetstream_wire as wire
+from blackboard.log import LogError
+from blackboard.nats_connection import ApiError, Connection
+from blackboard.queue import DEDUPE_WINDOW_S
+from schemas.subjects import Subjects
+
+LOG_ID = "blackboard-log"
+"""The key in the log stream's metadata that holds the log's id."""
+
+_NANOSECONDS = 1_000_000_000
+
+_NEVER = {
+    # Each of these is a way around the permissions: a header of a message would write, replace or remove another one.
+    "allow_msg_schedules": False,
+    "allow_msg_ttl": False,
+    "allow_rollup_hdrs": False,
+    "allow_msg_counter": False,
+}
+_NO_LIMITS = {"max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msgs_per_subject": -1, "max_msg_size": -1}
+_ALONE = {"mirror": None, "sources": None, "republish": None, "subject_transform": None, "sealed": False}
+
+
+class NoBoard(LogError):
+    """The server has no board of that name."""
+
+
+class StreamMismatch(LogError):
+    """A stream of that name exists and is not what a board needs."""
+
+
+def log_config(subjects: Subjects) -> dict[str, Any]:
+    """What the log's stream must be. Families are listed one by one: cancels must not be captured."""
+    return {
+        "name": subjects.log_stream,
+        "subjects": subjects.log,
+        "storage": "file",
+        "retention": "limits",
+        "discard": "old",
+        "deny_delete": True,
+        "deny_purge": True,
+        "allow_direct": True,
+        "allow_atomic": True,
+        **_NO_LIMITS,
+        **_NEVER,
+        **_ALONE,
+    }
+
+
+def task_config(subjects: Subjects) -> dict[str, Any]:
+    """What the task queue's stream must be: one message a subject, and a second one refused, not taken instead."""
+    return {
+        "name": subjects.task_stream,
+        "subjects": [subjects.tasks],
+        "storage": "memory",
+        "retention": "workqueue",
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "duplicate_window": int(DEDUPE_WINDOW_S * _NANOSECONDS),
+        **_NO_LIMITS,
+        "max_msgs_per_subject": 1,
+    }
+
+
+async def make_stream(
+    connection: Connection,
+    config: Mapping[str, Any],
+    *,
+    replicas: int = 1,
+    metadata: Mapping[str, str] | None = None,
+    deadline_s: float = 5.0,
+) -> dict[str, Any]:
+    """Create the stream unless it exists, and return its config. Raises StreamMismatch, LogUnavailable, LogError."""
+    wanted = {key: value for key, value in config.items() if value not in (None, False)}
+    wanted |= {"num_replicas": replicas} | ({"metadata": metadata} if metadata else {})
+    for _ in range(2):
+        try:
+            existing = await connection.api(f"STREAM.INFO.{config['name']}", None, deadline_s)
+            break
+        except ApiError as error:
+            if error.err_code != wire.NO_STREAM:
+                raise
+        try:
+            existing = await connection.api(f"STREAM.CREATE.{config['name']}", wanted, deadline_s)
+            break
+        except ApiError as error:
+            if error.err_code != wire.NAME_TAKEN:
+                raise  # else somebody created it between our two requests
+    else:
+        raise LogError(f"stream {config['name']} is created and removed by somebody else all the time")
+    check_stream(config, existing["config"])
+    return dict(existing["config"])
+
+
+def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
+    """Raise StreamMismatch when the stream deviates from what it must be."""
+    for key, wanted in expected.items():
+        found = actual.get(key)
+        if isinstance(wanted, list):
+            wanted, found = sorted(wanted), sorted(found or [])  # noqa: PLW2901 - only their order is dropped
+        if found != wanted and (found or wanted):
+            raise StreamMismatch(
+                f"stream {expected['name']} has {key} = {found!r} and a board needs {wanted!r}: "
+                "correct the stream as its administrator, or use another board name"
+            )
+
+
+async def make_log(connection: Connection, subjects: Subjects, replicas: int = 1) -> str:
+    """Create the board's log unless it exists, and return its id."""
+    metadata = {LOG_ID: secrets.token_hex(16)}
+    config = await make_stream(connection, log_config(subjects), replicas=replicas, metadata=metadata)
+    return log_id_of(subjects, config)
+
+
+async def read_log_id(connection: Connection, subjects: Subjects, deadline_s: float = 5.0) -> str:
+    """The id of the board's log. Raises NoBoard, StreamMismatch, LogUnavailable."""
+    try:
+        answer = await connection.api(f"STREAM.INFO.{subjects.log_stream}", None, deadline_s)
+    except ApiError as error:
+        if error.err_code == wire.NO_STREAM:
+            raise NoBoard(f"there is no board {subjects.board!r} at {connection.url}: its log does not exist") from None
+        raise
+    check_stream(log_config(subjects), answer["config"])
+    return log_id_of(subjects, answer["config"])
+
+
+def log_id_of(subjects: Subjects, config: Mapping[str, Any]) -> str:
+    log_id = (config.get("metadata") or {}).get(LOG_ID)
+    if not log_id:
+        raise StreamMismatch(f"stream {subjects.log_stream} has no log id in its metadata ({LOG_ID}): it is no board")
+    return str(log_id)

@@ -1,0 +1,353 @@
+"""One connection to a NATS server, with the habits that a board needs: it reconnects for ever, sends nothing late,
+notices a refused publish at once, and speaks to the JetStream API in JSON.
+
+Everything that the board asks goes through one inbox and a table of futures. nats-py's own JetStream publisher is not
+used: its future never resolves on an error (nats.py issue 985), and it is slower.
+"""
+
+import asyncio
+import contextlib
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from nats import errors
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.aio.subscription import Subscription
+
+from blackboard.log import LogError, LogUnavailable, NotPermitted
+
+OLDEST_SERVER = (2, 15)
+"""Earlier servers can lose acknowledged writes on power failure even with `sync_interval: always`."""
+
+PING_INTERVAL_S = 5
+RECONNECT_PAUSE_S = 0.1
+ANSWER_TIMEOUT_S = 2.0
+
+_REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
+
+_Call = Callable[[], None]
+
+
+class Disconnected(LogUnavailable):
+    """The connection is down at the moment, or went down before the answer came."""
+
+
+class NoResponders(LogUnavailable):
+    """Nobody listens on that subject at the moment: no such stream, or it has no leader."""
+
+
+class ServerUnsuitable(LogError):
+    """The server cannot carry a board; the text says why."""
+
+
+class ApiError(LogError):
+    """The JetStream API refused a request; `err_code` is the server's number for the reason."""
+
+    def __init__(self, subject: str, error: Mapping[str, Any]) -> None:
+        self.code: int = error.get("code", 0)
+        self.err_code: int = error.get("err_code", 0)
+        self.description: str = error.get("description", "unknown error")
+        super().__init__(f"{subject}: {self.description} (JetStream error {self.err_code})")
+
+
+def status_of(message: Msg) -> str:
+    """The status code of a message that the server itself wrote; empty for any other message."""
+    return (message.headers or {}).get("Status", "") if not message.data else ""
+
+
+class Connection:
+    """A connection to one board's server. Make it with `connect`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.last_answer_at: float = 0
+        """Loop time at which the last answer to anything came."""
+        self._client = Client()
+        self._inbox = ""
+        self._asked = 0
+        self._waiting: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
+        self._up = asyncio.Event()
+        self._refused_inbox: NotPermitted | None = None
+        self._reconnected: list[_Call] = []
+        self._closed: list[_Call] = []
+        self._refused_subscriptions: dict[str, Callable[[NotPermitted], None]] = {}
+
+    # Life
+
+    async def open(self, name: str, timeout_s: float, **options: Any) -> None:
+        """Connect and check the server. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+        loop = asyncio.get_running_loop()
+        fatal: asyncio.Future[None] = loop.create_future()
+        seen: list[Exception] = []
+
+        async def on_error(error: Exception) -> None:
+            seen.append(error)
+            del seen[:-1]
+            if "authorization" in str(error).lower() and not fatal.done():
+                fatal.set_exception(NotPermitted(f"{self.url} does not accept the credentials of {name!r}"))
+            self._on_error(error)
+
+        connecting = asyncio.create_task(
+            self._client.connect(
+                self.url,
+                name=name,
+                error_cb=on_error,
+                disconnected_cb=self._on_disconnected,
+                reconnected_cb=self._on_reconnected,
+                closed_cb=self._on_closed,
+                max_reconnect_attempts=-1,  # the default gives up after 60 and never comes back
+                reconnect_time_wait=RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # it only sleeps for that long
+                ping_interval=PING_INTERVAL_S,
+                max_outstanding_pings=2,
+                pending_size=0,  # else what timed out while disconnected is sent after the reconnect
+                **options,
+            )
+        )
+        await asyncio.wait([connecting, fatal], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if not connecting.done():
+            connecting.cancel()
+            await asyncio.wait([connecting])
+            await self._client.close()
+            if fatal.done():
+                fatal.result()
+            raise LogUnavailable(f"no NATS server answers at {self.url} within {timeout_s:g} s ({_reason(seen)})")
+        fatal.cancel()
+        connecting.result()
+        await self._check_server()
+        self._up.set()
+        self._inbox = self._client.new_inbox()
+        await self.listen(f"{self._inbox}.*", self._on_answer, self._on_inbox_refused)
+
+    async def _check_server(self) -> None:
+        info = self._client._server_info
+        version = str(info.get("version", "0"))
+        numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+        why = None
+        if numbers < OLDEST_SERVER:
+            why = f"is version {version}, and a board needs 2.15 or newer: upgrade it"
+        elif not info.get("jetstream"):
+            why = "runs without JetStream, which holds the log: start it with JetStream enabled"
+        if why:
+            await self._client.close()
+            raise ServerUnsuitable(f"the NATS server at {self.url} {why}")
+
+    async def close(self) -> None:
+        """Send what is pending, then close. What is being waited for ends with Disconnected."""
+        await self._client.close()
+
+    @property
+    def is_up(self) -> bool:
+        return self._up.is_set()
+
+    @property
+    def is_closed(self) -> bool:
+        """Closed for good: by `close`, or because the server revoked the identity."""
+        return self._client.is_closed
+
+    @property
+    def max_payload(self) -> int:
+        """The largest message in bytes, headers included, that the server takes."""
+        return self._client.max_payload
+
+    @property
+    def client(self) -> Client:
+        """nats-py's own object, for the parts of the server that have no port of ours (object store)."""
+        return self._client
+
+    def on_reconnect(self, callback: _Call) -> _Call:
+        """Call `callback` after each reconnect. Returns what takes it off the list again."""
+        self._reconnected.append(callback)
+        return lambda: self._reconnected.remove(callback)
+
+    def guard(self, subject: str, future: "asyncio.Future[Msg]") -> str:
+        """Let `future`, which waits for something that comes in another way, fail with Disconnected, or with
+        NotPermitted when a publish on `subject` is refused. Returns a token for `forget`."""
+        self._asked += 1
+        token = f"guard-{self._asked:x}"
+        self._waiting[token] = (subject, future)
+        return token
+
+    def on_close(self, callback: _Call) -> _Call:
+        """Call `callback` when the connection is closed for good. Returns what takes it off the list again."""
+        self._closed.append(callback)
+        return lambda: self._closed.remove(callback)
+
+    async def up(self, timeout_s: float) -> None:
+        """Return when the connection is up. Raises Disconnected after `timeout_s`."""
+        try:
+            await asyncio.wait_for(self._up.wait(), timeout_s)
+        except TimeoutError:
+            raise Disconnected(f"no connection to {self.url}") from None
+
+    # Speaking
+
+    async def publish(
+        self, subject: str, data: bytes = b"", reply: str = "", headers: dict[str, str] | None = None
+    ) -> None:
+        """Hand `data` to the socket. Raises Disconnected."""
+        try:
+            await self._client.publish(subject, data, reply=reply, headers=headers)
+        except (errors.OutboundBufferLimitError, errors.ConnectionClosedError, errors.ConnectionDrainingError):
+            raise Disconnected(f"no connection to {self.url}") from None
+
+    async def ask(
+        self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None
+    ) -> tuple[str, asyncio.Future[Msg]]:
+        """Publish and return a token for `forget`, and the future of the answer: a message, Disconnected or
+        NotPermitted. Whoever stops waiting must call `forget`."""
+        if self._refused_inbox:
+            raise self._refused_inbox
+        self._asked += 1
+        token = f"{self._asked:x}"
+        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
+        self._waiting[token] = (subject, future)
+        try:
+            await self.publish(subject, data, f"{self._inbox}.{token}", headers)
+        except BaseException:
+            self.forget(token)
+            raise
+        return token, future
+
+    def forget(self, token: str) -> None:
+        """Wait no longer for the answer."""
+        self._waiting.pop(token, None)
+
+    async def request(self, subject: str, data: bytes = b"", timeout_s: float = ANSWER_TIMEOUT_S) -> Msg:
+        """Ask once. Raises LogUnavailable, NoResponders, Disconnected, NotPermitted."""
+        token, future = await self.ask(subject, data)
+        try:
+            message = await asyncio.wait_for(future, timeout_s)
+        except TimeoutError:
+            raise LogUnavailable(f"{subject}: no answer within {timeout_s:g} s") from None
+        finally:
+            self.forget(token)
+        if status_of(message) == "503":
+            raise NoResponders(f"{subject}: nobody answers there")
+        return message
+
+    async def api(self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float = 5.0) -> dict[str, Any]:
+        """Ask the JetStream API, again and again while it does not answer: only for requests that may be repeated.
+        Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s`, NotPermitted."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + deadline_s
+        payload = msgspec.json.encode(body) if body else b""
+        pause_s = 0.02
+        while True:
+            try:
+                message = await self.request(f"$JS.API.{subject}", payload, min(ANSWER_TIMEOUT_S, deadline_s))
+                answer: dict[str, Any] = msgspec.json.decode(message.data)
+                if "error" not in answer:
+                    return answer
+                failure: LogError = ApiError(subject, answer["error"])
+                if answer["error"].get("code") != 503:
+                    raise failure
+            except LogUnavailable as error:
+                failure = error
+            if self.is_closed or loop.time() + pause_s >= end:
+                raise LogUnavailable(f"no answer from {self.url} within {deadline_s:g} s: {failure}") from failure
+            await asyncio.sleep(pause_s)
+            pause_s = min(pause_s * 2, 0.5)
+
+    async def listen(
+        self,
+        subject: str,
+        callback: Callable[[Msg], Awaitable[None]],
+        refused: Callable[[NotPermitted], None] | None = None,
+    ) -> "Listener":
+        """Call `callback`, a coroutine function, with each message on `subject`, and `refused` when the server does not
+        allow that. Over reconnects too. Raises Disconnected."""
+        try:
+            # No limits: beyond them nats-py drops messages. JetStream's flow control bounds what can be under way.
+            subscription = await self._client.subscribe(
+                subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
+            )
+        except (errors.ConnectionClosedError, errors.ConnectionDrainingError):
+            raise Disconnected(f"no connection to {self.url}") from None
+        if refused:
+            self._refused_subscriptions[subject.lower()] = refused
+        return Listener(self, subscription, subject)
+
+    def unlisten(self, subject: str) -> None:
+        self._refused_subscriptions.pop(subject.lower(), None)
+
+    # What the client reports
+
+    async def _on_answer(self, message: Msg) -> None:
+        self.last_answer_at = asyncio.get_running_loop().time()
+        _, future = self._waiting.pop(message.subject.rpartition(".")[2], ("", None))
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    def _on_inbox_refused(self, error: NotPermitted) -> None:
+        self._refused_inbox = NotPermitted(f"{error}, so it hears no answer: give it the inbox prefix of its identity")
+        self._fail_waiting(self._refused_inbox, lambda _: True)
+
+    async def _on_disconnected(self) -> None:
+        self._up.clear()
+        self._fail_waiting(Disconnected(f"the connection to {self.url} was lost"), lambda _: True)
+
+    async def _on_closed(self) -> None:
+        await self._on_disconnected()
+        for callback in list(self._closed):
+            callback()
+
+    async def _on_reconnected(self) -> None:
+        self._up.set()
+        for callback in list(self._reconnected):
+            callback()
+
+    def _on_error(self, error: Exception) -> None:
+        refusal = _REFUSED.search(str(error))
+        if refusal is None:
+            return  # the connection heals by itself, or whoever waits for an answer gets none and says so
+        verb, subject = refusal[1].lower(), refusal[2].lower()  # nats-py lower-cases what the server wrote
+        if verb == "publish":
+            self._fail_waiting(
+                NotPermitted(f"this connection to {self.url} may not publish on {subject!r}"),
+                lambda asked: asked.lower() == subject,
+            )
+        elif subject in self._refused_subscriptions:
+            self._refused_subscriptions[subject](
+                NotPermitted(f"this connection to {self.url} may not subscribe to {subject!r}")
+            )
+
+    def _fail_waiting(self, error: LogError, matching: Callable[[str], bool]) -> None:
+        for token, (subject, future) in list(self._waiting.items()):
+            if matching(subject):
+                del self._waiting[token]
+                if not future.done():
+                    future.set_exception(error)
+                    future.exception()  # whoever stopped waiting need not look at it
+
+
+class Listener:
+    """A core subscription."""
+
+    def __init__(self, connection: Connection, subscription: Subscription, subject: str) -> None:
+        self._connection, self._subscription, self.subject = connection, subscription, subject
+
+    async def close(self) -> None:
+        self._connection.unlisten(self.subject)
+        with contextlib.suppress(
+            errors.BadSubscriptionError, errors.ConnectionClosedError, errors.ConnectionDrainingError
+        ):  # each means that it is gone already
+            await self._subscription.unsubscribe()
+
+
+def _reason(seen: list[Exception]) -> str:
+    return str(seen[-1]) or type(seen[-1]).__name__ if seen else "no reason given"
+
+
+async def connect(url: str, name: str = "blackboard", *, timeout_s: float = 5.0, **options: Any) -> Connection:
+    """Connect to the NATS server at `url` under `name`, which the server shows to its operator.
+
+    `options` go to nats-py: `user_credentials`, `nkeys_seed`, `user`, `password`, `tls`, `inbox_prefix`.
+    Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials and
+    ServerUnsuitable for a server older than 2.15 or without JetStream.
+    """
+    connection = Connection(url)
+    await connection.open(name, timeout_s, **options)
+    return connection
