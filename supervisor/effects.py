@@ -1,0 +1,110 @@
+"""Effects: what should be true outside of the log, given the stored state of a run.
+
+Pure. Derived by level, from what is stored and never from what just happened, so a supervisor that takes over derives
+the same: tasks in the queue, goals of child runs, wakes for parents, children and awaited contracts.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from blackboard.queue import Entry, TaskKey
+from projections.canonical import State
+from schemas.catalogue import View
+from schemas.codec import encode
+from schemas.goals import Goal, ParentTask
+from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
+from supervisor.documents import Work, task_message
+from supervisor.policy import span_id, voices
+
+
+class ChildGoal(Struct, frozen=True):
+    """The goal of a child run that should be on the log: its bytes are the same whenever they are derived."""
+
+    run: str
+    data: bytes
+
+
+def in_flight(state: State) -> set[TaskKey]:
+    """What should be in the queue for this run."""
+    if state.end:
+        return set()
+    return {
+        TaskKey(task.specialist, state.run, name, task.attempt)
+        for name, task in state.tasks.items()
+        if task.status == "dispatched" and not task.child
+    }
+
+
+def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
+    """The queue entries of those of this run's tasks in flight that `keys` names, in the order of the plan."""
+    works: dict[str, Work] = {}
+    found: list[Entry] = []
+    for name, task in state.tasks.items():
+        key = TaskKey(task.specialist, state.run, name, task.attempt)
+        if task.status == "dispatched" and key in keys:
+            work = works.setdefault(task.step, Work(state, state.step(task.step)))
+            message = task_message(work, name, span_id(state.run, name, task.attempt))
+            found.append(Entry(key, encode(message)))
+    return found
+
+
+def child_goals(state: State) -> Iterator[ChildGoal]:
+    """The goals of the child runs that tasks in flight ask for."""
+    if state.end:
+        return
+    depth = state.parent.depth + 1 if state.parent else 1
+    for name, task in state.tasks.items():
+        if task.status == "dispatched" and task.child:
+            work = Work(state, state.step(task.step))
+            items = work.items(state.steps[task.step], task.group)
+            goal = Goal(
+                team=task.specialist,
+                input=items[0].input,
+                parent=ParentTask(run=state.run, task=name, depth=depth),
+            )
+            yield ChildGoal(task.child, goal.model_dump_json(exclude_none=True).encode())
+
+
+def children(state: State) -> list[str]:
+    """The child runs that the run asked for and has not heard of."""
+    return [task.child for task in state.tasks.values() if task.status == "dispatched" and task.child]
+
+
+def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
+    """What a parent that still waits must be told about a child run that has ended."""
+    if not child.end or child.parent is None or parent.end:
+        return None
+    task = parent.tasks.get(child.parent.task)
+    if task is None or task.status != "dispatched" or task.child != child.run:
+        return None
+    return ChildEnded(
+        task=child.parent.task,
+        child=child.run,
+        end=child.end,
+        code=child.code,
+        reason=child.reason,
+        result=child.result,
+        usage=child.usage,
+        version=child.version,
+        h=h,
+    )
+
+
+def wake_for_child(parent: State, child: State) -> Wake | None:
+    """What a child run that goes on must be told when its parent has ended, or asked for it no longer."""
+    if child.end or child.parent is None:
+        return None
+    task = parent.tasks.get(child.parent.task)
+    wanted = not parent.end and task is not None and task.status == "dispatched" and task.child == child.run
+    return None if wanted else ParentEnded(parent=parent.run)
+
+
+def wake_for_capability(state: State, view: View) -> Wake | None:
+    """What a run must be told when somebody offers now what one of its steps waits for."""
+    if state.end:
+        return None
+    for name, step in state.steps.items():
+        if step.awaiting and step.items < 0 and not step.skipped and voices(state.step(name), view):
+            return CapabilityCame(capability=step.awaiting)
+    return None

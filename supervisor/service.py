@@ -1,0 +1,339 @@
+"""The supervisor: reads the log, decides, commits, and sees to it that what follows from the state is done.
+
+One loop: take what was read, fold what others committed, decide and commit the rest (`commit`), then derive effects
+(`effects`) and due timers (`timers`). Any number of supervisors may do this at once: they write the same history.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from blackboard.board import Board
+from blackboard.log import Append, LogUnavailable, Message
+from blackboard.queue import QueueGone, QueueUnavailable, TaskKey
+from projections.history import Folded
+from schemas.catalogue import Catalogue, View
+from schemas.codec import encode, sha256
+from schemas.inputs import Ended, Input, TimerDue, Unreadable, Wake, read_input
+from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, Address, BadName
+from supervisor import effects
+from supervisor.commit import UNREADABLE, Committer
+from supervisor.decide import SUPERVISOR
+from supervisor.runs import Runs, fold_stored
+from supervisor.timers import Timers
+
+log = logging.getLogger(__name__)
+
+BATCH = 500
+"""Messages that one turn takes at most."""
+BUFFER = 10_000
+"""Messages read ahead before reading pauses."""
+MEND_S = 3.0
+"""Seconds between two looks at whether the queue holds what it should."""
+GRACE_S = 2.0
+"""Added to the rest of a timer after a takeover, for workers that were cut off as well."""
+
+
+class PositionLost(Exception):
+    """The log is another one, or was set back: what was read of it is void."""
+
+
+class Supervisor:
+    """One supervisor of one board. `clock_s` counts seconds and never goes back."""
+
+    def __init__(
+        self,
+        board: Board,
+        *,
+        batch: int = BATCH,
+        mend_s: float = MEND_S,
+        grace_s: float = GRACE_S,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._board = board
+        self._batch, self._mend_s, self._grace_s, self._clock_s = batch, mend_s, grace_s, clock_s
+        self._news = asyncio.Event()
+        self._room = asyncio.Event()
+        self._reconnected = False
+        self._begin()
+        board.log.on_reconnect(self._on_reconnect)
+
+    def _begin(self, log_id: str = "") -> None:
+        """Forget everything that came from the log."""
+        self._log_id = log_id
+        self.catalogue = Catalogue()
+        self.runs = Runs(self._board, log_id)
+        self.committer = Committer(self._board, self.runs, self.catalogue)
+        self.position = 0
+        self._position_sha256 = ""
+        self._inbox: list[Message] = []
+        self._timers = Timers(self._clock_s)
+        self._mend_at = self._clock_s()
+        self._mending: tuple[set[TaskKey], int] | None = None
+
+    # -- the loop --
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until `stop`. Raises LogDamaged where the log cannot be trusted any more."""
+        while not stop.is_set():
+            try:
+                await self._serve(stop)
+            except PositionLost as lost:
+                log.warning("starting anew: %s", lost)
+
+    async def _serve(self, stop: asyncio.Event) -> None:
+        await self._recover()
+        reading = await self._board.log.subscribe(self._on_messages, after=self.position)
+        ended = asyncio.ensure_future(reading.wait())
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            while not stop.is_set():
+                if ended.done():
+                    ended.result()
+                    raise PositionLost("reading ended")
+                await self._wait_for_work(ended, stopped)
+                await self._turn()
+        finally:
+            stopped.cancel()
+            await reading.close()
+            await asyncio.gather(ended, return_exceptions=True)
+
+    async def _wait_for_work(self, *ending: asyncio.Future[Any]) -> None:
+        if self._inbox or self._reconnected:
+            return
+        timer_s, mend_s = self._timers.next_s(), max(0.0, self._mend_at - self._clock_s())
+        news = asyncio.create_task(self._news.wait())
+        timeout = mend_s if timer_s is None else min(timer_s, mend_s)
+        await asyncio.wait([news, *ending], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        news.cancel()
+
+    async def _turn(self) -> None:
+        """Everything that is due now. What fails because the server is away is due again in the next turn."""
+        try:
+            if self._reconnected:
+                await self._check_position()
+            await self._handle(self._take())
+            await self._wake_timers()
+            await self._mend()
+        except (LogUnavailable, QueueGone, QueueUnavailable) as away:
+            log.warning("waiting for the server: %s", away)
+            self._mend_at = self._clock_s()
+            await asyncio.sleep(0.2)
+
+    # -- reading --
+
+    async def _on_messages(self, messages: Sequence[Message]) -> None:
+        self._inbox += messages
+        self._news.set()
+        if len(self._inbox) > BUFFER:
+            self._room.clear()
+            await self._room.wait()
+
+    def _on_reconnect(self) -> None:
+        self._reconnected = True
+        self._mend_at = self._clock_s()
+        self._news.set()
+
+    def _take(self) -> list[Message]:
+        """The next messages; they stay in the inbox until they are handled."""
+        self._news.clear()
+        return self._inbox[: self._batch]
+
+    async def _recover(self) -> None:
+        """Take over: the floor of the last fact message, unfinished runs, the catalogue."""
+        board, subjects = self._board, self._board.subjects
+        self._begin(await board.log.current_id())
+        self._reconnected = False
+        head = await board.log.head()
+        last = await board.log.last(subjects.every("fact"))
+        at_head = await board.log.get(head) if head else None
+        async for messages in board.log.scan([subjects.every("contract"), subjects.every("playbook")], upto=head):
+            for message in messages:
+                self.catalogue.add(message.seq, subjects.parse(message.subject), message.data)
+        await self._load_unfinished(at_head.time_ms if at_head else 0)
+        await self._set_position(int((last.headers or {}).get("floor", "0")) if last else 0)
+        log.info("took over at position %d of %d", self.position, head)
+
+    async def _load_unfinished(self, now_ms: int) -> None:
+        open_runs = [
+            self._board.subjects.parse(message.subject).run
+            async for message in self._board.log.last_per_subject(self._board.subjects.every("fact"))
+            if b'"type":"run_ended"' not in message.data
+        ]
+        for run in open_runs:
+            try:
+                folded = await self.runs.load(run)
+            except UNREADABLE as error:
+                self.committer.leave(run, 0, str(error))
+                continue
+            self._timers.see(folded.state, now_ms, self._grace_s)
+
+    async def _set_position(self, seq: int) -> None:
+        message = await self._board.log.get(seq) if seq else None
+        if seq and message is None:
+            raise PositionLost(f"there is nothing at position {seq}")
+        self.position, self._position_sha256 = seq, sha256(message.data) if message else ""
+
+    async def _check_position(self) -> None:
+        """After a reconnect: the log must be the same, and hold at the position what was read there."""
+        if await self._board.log.current_id() != self._log_id:
+            raise PositionLost("the log was created anew")
+        message = await self._board.log.get(self.position) if self.position else None
+        if self.position and (message is None or sha256(message.data) != self._position_sha256):
+            raise PositionLost(f"the log was set back below {self.position}")
+        self._reconnected = False
+
+    # -- handling --
+
+    async def _handle(self, messages: Sequence[Message]) -> None:
+        if not messages:
+            return
+        inputs: list[Input] = []
+        for message in messages:
+            inputs += self._read(message)
+        before = {cause.address.run: self.runs.get(cause.address.run) for cause in inputs}
+        await self.committer.commit(inputs, self.floor)
+        self.position, self._position_sha256 = messages[-1].seq, sha256(messages[-1].data)
+        del self._inbox[: len(messages)]
+        self._room.set()
+        ended = {key for cause in inputs if (key := _ended_by_worker(cause))}
+        for run, was in before.items():
+            now = self.runs.get(run)
+            if now is not None and (was is None or now.seq != was.seq):
+                await self._effects(was, now, ended)
+
+    @property
+    def floor(self) -> int:
+        """Every input at or below it is decided and stored, by whomever."""
+        return max(0, min([self.position, *(seq - 1 for seq in self.committer.left.values())]))
+
+    def _read(self, message: Message) -> list[Input]:
+        """The input that a message is, if it is one; facts and the catalogue are folded on the way."""
+        try:
+            address = self._board.subjects.parse(message.subject)
+        except BadName as bad:
+            nowhere = Address("unknown", "", BOARD_RUN)
+            return [_unreadable(message, nowhere, str(bad))]
+        if address.family in INPUT_FAMILIES:
+            return [read_input(message.seq, message.subject, address, message.time_ms, message.data)]
+        if address.family == "fact":
+            self._fold(address.run, message)
+        elif problem := self.catalogue.add(message.seq, address, message.data):
+            return [_unreadable(message, address._replace(run=BOARD_RUN), f"{address.family}: {problem}")]
+        else:
+            self._mend_at = self._clock_s()
+        return []
+
+    def _fold(self, run: str, message: Message) -> None:
+        """What another supervisor committed; what this one did is known already."""
+        known = self.runs.get(run)
+        if run in self.committer.left or (known and message.seq <= known.seq):
+            return
+        try:
+            folded = fold_stored(known or self.runs.unwritten(run), message)
+        except UNREADABLE as error:
+            if known is None:
+                return  # a finished run that is not in memory; it is loaded when an input names it
+            self.committer.leave(run, message.seq, str(error))
+            return
+        self.runs.put(folded)
+        self._timers.see(folded.state)
+
+    # -- effects --
+
+    async def _effects(self, was: Folded | None, now: Folded, ended: set[TaskKey]) -> None:
+        """Facts first, then what follows from them, for a run that was just taken further. `ended` are the attempts
+        whose workers take them out of the queue themselves."""
+        before, after = effects.in_flight(was.state) if was else set(), effects.in_flight(now.state)
+        self._timers.see(now.state)
+        await self._board.queue.put(effects.entries(now.state, after - before))
+        await self._relatives(now)
+        await self._take_out(before - after - ended)
+
+    async def _take_out(self, keys: Iterable[TaskKey]) -> None:
+        keys = sorted(keys)
+        if keys:
+            await self._board.queue.remove(keys)
+            for key in keys:
+                await self._board.queue.cancel(key)
+
+    async def _relatives(self, folded: Folded) -> None:
+        """Child runs that should exist, and what parents and children must be told."""
+        state = folded.state
+        for goal in effects.child_goals(state):
+            child = await self._known(goal.run)
+            if child and not child.state.goal:
+                subject = self._board.subjects.goal(SUPERVISOR, goal.run)
+                await self._board.log.append(Append(subject, goal.data, expected=0))
+            elif child and (wake := effects.wake_for_parent(child.state, child.h, state)):
+                await self._wake(state.run, wake)
+        if state.end:
+            for run in effects.children(state):
+                child = await self._known(run)
+                if child and child.state.goal and (wake := effects.wake_for_child(state, child.state)):
+                    await self._wake(run, wake)
+        parent = await self._known(state.parent.run) if state.parent else None
+        if parent and (wake := effects.wake_for_parent(state, folded.h, parent.state)):
+            await self._wake(parent.state.run, wake)
+        if parent and (wake := effects.wake_for_child(parent.state, state)):
+            await self._wake(state.run, wake)
+
+    async def _known(self, run: str) -> Folded | None:
+        if run in self.committer.left:
+            return None
+        return self.runs.get(run) or await self.runs.load(run)
+
+    async def _wake(self, run: str, wake: Wake) -> None:
+        await self._board.log.append(Append(self._board.subjects.wake(run), encode(wake)))
+
+    async def _wake_timers(self) -> None:
+        due = self._timers.take_due()
+        subjects = self._board.subjects
+        appends = [Append(subjects.wake(run), encode(TimerDue(timer=name, armed=armed))) for run, name, armed in due]
+        if appends:
+            await self._board.log.append(*appends)
+
+    # -- mending --
+
+    async def _mend(self) -> None:
+        """Bring queue, wakes and child runs to what the state says. In this order: look at the queue, note the head of
+        the log, handle all up to it; only then enqueue what was not there and remove what has ended."""
+        if self._mending is None and self._clock_s() >= self._mend_at:
+            await self._board.queue.ensure(contract.specialist for contract in self._view().contracts())
+            keys = await self._board.queue.keys()
+            self._mending = (keys, await self._board.log.head())
+        if self._mending is None or self.position < self._mending[1]:
+            return
+        keys, _ = self._mending
+        for folded in self.runs.unfinished():
+            wanted = effects.in_flight(folded.state)
+            await self._board.queue.put(effects.entries(folded.state, wanted - keys))
+            await self._relatives(folded)
+            if wake := effects.wake_for_capability(folded.state, self._view()):
+                await self._wake(folded.state.run, wake)
+        await self._take_out([key for key in sorted(keys) if await self._is_over(key)])
+        self._mending = None
+        self._mend_at = self._clock_s() + self._mend_s
+
+    async def _is_over(self, key: TaskKey) -> bool:
+        """Whether the run is known and has no such attempt in flight. What is unknown stays."""
+        if key.run in self.committer.left:
+            return False
+        folded = self.runs.get(key.run) or await self.runs.load(key.run)
+        return bool(folded.state.goal) and key not in effects.in_flight(folded.state)
+
+    def _view(self) -> View:
+        """The catalogue as far as it was read."""
+        return self.catalogue.below(self.position + 1)
+
+
+def _unreadable(message: Message, address: Address, reason: str) -> Input:
+    return Input(message.seq, sha256(message.data), message.time_ms, message.subject, address, Unreadable(reason))
+
+
+def _ended_by_worker(cause: Input) -> TaskKey | None:
+    """The attempt whose end this input is: its worker takes it out of the queue."""
+    end = cause.body
+    return TaskKey(cause.address.author, cause.address.run, end.task, end.attempt) if isinstance(end, Ended) else None
