@@ -1,7 +1,7 @@
 """Deciding a batch of inputs and committing it: compare-and-append, one fact message a run and round.
 
-Headers of a fact message, neither hashed nor decided on: `floor`, and once the run has ended `state`, the digest of the
-state as this supervisor holds it, for auditors to compare with what they rebuild.
+Headers of a fact message, neither hashed nor decided on: `writer`, `floor`, and once the run has ended `state`, the
+digest of the state as this supervisor holds it, for auditors to compare with what they rebuild.
 
 A batch is decided on working copies; what the log stored becomes the run, what it refused is read again and decided
 again. Inputs are decided in order of sequence, each with the catalogue below it, so it does not matter how often.
@@ -46,8 +46,8 @@ class Committer:
     """Decides and commits for all runs of one board. `left` are the runs that this supervisor leaves alone, with the
     first input of each that it did not decide."""
 
-    def __init__(self, board: Board, runs: Runs, catalogue: Catalogue) -> None:
-        self._board, self._runs, self._catalogue = board, runs, catalogue
+    def __init__(self, board: Board, runs: Runs, catalogue: Catalogue, writer: str) -> None:
+        self._board, self._runs, self._catalogue, self._writer = board, runs, catalogue, writer
         self.left: dict[str, int] = {}
         self.appended = 0
         self.conflicts = 0
@@ -150,7 +150,7 @@ class Committer:
         before = self._runs.get(run) or self._runs.unwritten(run)
         stored = [event for decided in chunk for event in decided.stored]
         data = encode_facts(before.state.log, run, before.state.version + 1, before.h, stored)
-        headers = {"floor": str(floor)}
+        headers = {"writer": self._writer, "floor": str(floor)}
         if (after := chunk[-1].after.state).end:
             headers["state"] = state_digest(after)
         return Append(self._board.subjects.fact(run), data, expected=before.seq, headers=headers)

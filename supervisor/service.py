@@ -6,6 +6,8 @@ One loop: take what was read, fold what others committed, decide and commit the 
 
 import asyncio
 import logging
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -41,18 +43,19 @@ class PositionLost(Exception):
 
 
 class Supervisor:
-    """One supervisor of one board. `clock_s` counts seconds and never goes back."""
+    """One supervisor of one board. `name` tells it from others in headers; `clock_s` counts seconds, never back."""
 
     def __init__(
         self,
         board: Board,
         *,
+        name: str = "",
         batch: int = BATCH,
         mend_s: float = MEND_S,
         grace_s: float = GRACE_S,
         clock_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._board = board
+        self._board, self.name = board, name or f"{os.getpid()}-{secrets.token_hex(3)}"
         self._batch, self._mend_s, self._grace_s, self._clock_s = batch, mend_s, grace_s, clock_s
         self._news = asyncio.Event()
         self._room = asyncio.Event()
@@ -65,7 +68,7 @@ class Supervisor:
         self._log_id = log_id
         self.catalogue = Catalogue()
         self.runs = Runs(self._board, log_id)
-        self.committer = Committer(self._board, self.runs, self.catalogue)
+        self.committer = Committer(self._board, self.runs, self.catalogue, self.name)
         self.position = 0
         self._position_sha256 = ""
         self._inbox: list[Message] = []

@@ -1,0 +1,73 @@
+"""The command `blackboard`: a table of verbs, each imported when it is called, so that `--help` is quick.
+
+The table names the upper folders as data only; nothing below imports them.
+"""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+import click
+
+VERBS: dict[str, tuple[str, str]] = {
+    "up": ("blackboard.cli_up:up", "Start a server, a supervisor and the workers of teams."),
+    "demo": ("specialists.licences.demo:demo", "Audit the licences of an environment on a board of its own."),
+    "publish": ("blackboard.cli_publish:publish", "Publish a goal to a team."),
+    "cancel": ("blackboard.cli_publish:cancel", "End a run."),
+    "supervise": ("supervisor.cli:supervise", "Run a supervisor."),
+    "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
+    "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),
+    "try": ("specialists.cli:try_", "Run a specialist on one input, with no board."),
+    "watch": ("projections.cli:watch", "Follow a run until it ends."),
+    "tail": ("projections.cli:tail", "Print the log, message by message."),
+    "runs": ("projections.cli:runs", "List runs."),
+    "show": ("projections.cli:show", "Show a run: where it is, and what it waits for."),
+    "why": ("projections.cli:why", "Explain a fact: who said what, and what decided."),
+    "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
+    "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
+    "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
+}
+"""verb -> ("package.module:command", help)"""
+
+
+class LazyGroup(click.Group):
+    """Lists verbs from the table; imports a verb's module when it is called."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in VERBS:
+            return None
+        module, _, name = VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(verb, text) for verb, (_, text) in VERBS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="blackboard")
+def cli() -> None:
+    """An event-sourced blackboard for multi-agent systems.
+
+    `blackboard demo` shows it at work; `blackboard up licences` starts a board here.
+    """
+
+
+def main() -> None:
+    here = Path(__file__).resolve().parent.parent
+    found = importlib.util.find_spec("supervisor")
+    if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != here:
+        sys.exit(
+            f"blackboard: the package `supervisor` is not the one beside it in {here}; another distribution of that name "
+            "is installed: give blackboard an environment of its own"
+        )
+    cli()
+
+
+if __name__ == "__main__":
+    main()
