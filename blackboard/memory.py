@@ -11,7 +11,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
-from blackboard.blobs import BlobMissing
+from blackboard.blobs import BlobDamaged, BlobMissing
 from blackboard.log import (
     Append,
     Conflict,
@@ -233,8 +233,14 @@ class MemoryBlobs:
         self._blobs[digest] = bytes(data)
         return digest
 
+    def damage(self, sha256: str) -> None:
+        """Lose a part of what is stored, as a flipped bit on disk does."""
+        self._blobs[sha256] = self._blobs[sha256][:-1]
+
     async def get(self, sha256: str) -> bytes:
-        try:
-            return self._blobs[sha256]
-        except KeyError:
-            raise BlobMissing(f"no blob has the digest {sha256}") from None
+        if sha256 not in self._blobs:
+            raise BlobMissing(f"no blob has the digest {sha256}")
+        data = self._blobs[sha256]
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise BlobDamaged(f"what is stored as {sha256} is {len(data)} bytes with another digest")
+        return data

@@ -54,13 +54,15 @@ class State(msgspec.Struct):
 
 class EmbeddedServer:
     """A nats-server whose files lie in `directory`. Start and stop it, or use it as a context manager.
+    `settings` are more lines for its configuration (accounts, users).
 
     Start it on the main thread: the kernel ends the server when the thread that started it ends, which is how a killed
     parent takes its server along.
     """
 
-    def __init__(self, directory: Path | str = DIRECTORY) -> None:
+    def __init__(self, directory: Path | str = DIRECTORY, settings: str = "") -> None:
         self.directory = Path(directory).absolute()
+        self._settings = settings
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._state: State | None = None
@@ -202,6 +204,7 @@ class EmbeddedServer:
                     f"  store_dir: {json.dumps(str(self.directory / 'data'))}",
                     "  sync_interval: always",
                     "}",
+                    self._settings,
                     "",
                 ]
             )
