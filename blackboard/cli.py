@@ -63,8 +63,8 @@ def main() -> None:
     found = importlib.util.find_spec("supervisor")
     if found is None or found.origin is None or Path(found.origin).resolve().parent.parent != here:
         sys.exit(
-            f"blackboard: the package `supervisor` is not the one beside it in {here}; another distribution of that name "
-            "is installed: give blackboard an environment of its own"
+            f"blackboard: the package `supervisor` does not lie beside it in {here}; something else has that name: "
+            "give blackboard an environment of its own"
         )
     cli()
 

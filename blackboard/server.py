@@ -132,7 +132,7 @@ class EmbeddedServer:
                     stderr=output,
                     stdin=subprocess.DEVNULL,
                     start_new_session=True,  # Ctrl-C is for us; we stop the server when nobody needs it any more
-                    preexec_fn=_die_with_parent(),  # noqa: PLW1509 - it makes one system call
+                    preexec_fn=die_with_parent(),  # noqa: PLW1509 - it makes one system call
                 )
             yield from self._await_ready(self._process, log)
         except BaseException:
@@ -313,7 +313,7 @@ def _end(pid: int, ended: Callable[[], bool]) -> None:
             time.sleep(POLL_S)
 
 
-def _die_with_parent() -> Callable[[], None] | None:
+def die_with_parent() -> Callable[[], None] | None:
     """What the child runs before it becomes the server, so that the kernel ends it with us (Linux only; elsewhere the
     next start ends an orphan)."""
     if not sys.platform.startswith("linux"):

@@ -1,0 +1,72 @@
+"""`blackboard schema`: what a team, a specialist or a message takes, as JSON Schema."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from blackboard.options import BoardOptions, board_options
+
+MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "task", "event")
+
+
+@click.command()
+@click.argument("subject", required=False)
+@board_options
+def schema(subject: str | None, options: BoardOptions) -> None:
+    """Print the JSON Schema of SUBJECT: a team, a specialist, or a message (goal, contract, playbook, observation,
+    signal, wake, task, event). Without SUBJECT, list the teams and specialists of the board.
+    """
+    if subject in MESSAGES:
+        print(json.dumps(message_schema(subject), indent=2))
+    else:
+        print(json.dumps(options.run(_of_board(options, subject)), indent=2))
+
+
+def message_schema(name: str) -> dict[str, Any]:
+    """The form of one kind of message of the protocol."""
+    import msgspec
+
+    from schemas import events, inputs, tasks
+    from schemas.contracts import Contract
+    from schemas.goals import Goal
+    from schemas.playbooks import Playbook
+
+    written: dict[str, Callable[[], dict[str, Any]]] = {
+        "goal": Goal.model_json_schema,
+        "contract": Contract.model_json_schema,
+        "playbook": Playbook.model_json_schema,
+    }
+    if name in written:
+        return written[name]()
+    kinds: dict[str, Any] = {
+        "observation": inputs.Observation,
+        "signal": inputs.Signal,
+        "wake": inputs.Wake,
+        "task": tasks.Task,
+        "event": events.EventUnion,
+    }
+    return msgspec.json.schema(kinds[name])
+
+
+async def _of_board(options: BoardOptions, subject: str | None) -> dict[str, Any]:
+    from blackboard.board import open_board
+    from blackboard.client import BadInput, Client
+
+    settings = options.settings()
+    async with open_board(settings.nats, settings.board, name="schema") as board:
+        view = await Client(board, settings.name).catalogue()
+    teams = {playbook.team: playbook for playbook in view.teams()}
+    specialists = {contract.specialist: contract for contract in view.contracts()}
+    if subject is None:
+        return {
+            "teams": {name: playbook.description for name, playbook in teams.items()},
+            "specialists": {name: contract.offers for name, contract in specialists.items()},
+        }
+    if subject in teams:
+        return {"team": subject, "input": teams[subject].input, "result": teams[subject].result}
+    if subject in specialists:
+        return specialists[subject].model_dump(mode="json")
+    known = ", ".join([*teams, *specialists, *MESSAGES])
+    raise BadInput(f"{subject!r} is no team, specialist or message; known: {known}")

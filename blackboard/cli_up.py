@@ -1,0 +1,79 @@
+"""`blackboard up`: a whole board on this machine, one process a role."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from blackboard.options import BoardOptions, board_options
+
+
+@click.command()
+@click.argument("teams", nargs=-1)
+@click.option("--dir", "directory", default=".blackboard", show_default=True, help="Where the server keeps its data.")
+@board_options
+def up(teams: tuple[str, ...], directory: str, options: BoardOptions) -> None:
+    """Start a server, a supervisor and one worker process for each of TEAMS, and keep them running.
+
+    TEAMS are names of reference teams (licences), ./file.py or package.module:name. With --nats, that server is used
+    and none is started. Ctrl-C stops all of it in order; what lies in the directory stays.
+    """
+    if not options.run(_up(options, teams, Path(directory))):
+        sys.exit(1)
+
+
+class _Printer:
+    """Lines of several processes on one terminal, each with the name of who says it."""
+
+    def __init__(self, options: BoardOptions) -> None:
+        self._options = options
+
+    def __call__(self, name: str, line: str) -> None:
+        self._options.say({"process": name, "line": line}, f"{name:<12} {line}")
+
+
+async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> bool:
+    from blackboard.server import EmbeddedServer
+
+    stop = asyncio.Event()
+    for received in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(received, stop.set)
+    say = _Printer(options)
+    if options.nats:
+        return await _run(options, teams, options.nats, say, stop)
+    with EmbeddedServer(directory) as server:
+        say("server", f"pid {server.pid}  {server.url}  data in {directory}")
+        watching = asyncio.create_task(server.keep_running())
+        try:
+            return await _run(options, teams, server.url, say, stop)
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+
+async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Printer, stop: asyncio.Event) -> bool:
+    """Keep supervisor and workers running until `stop`; whether none of them had to be given up."""
+    from blackboard.board import open_board
+    from blackboard.processes import KeptProcess
+
+    async with open_board(url, options.board or "main", name="up", create=True):
+        pass
+    common = ["--nats", url, "--board", options.board or "main"]
+    blackboard = [sys.executable, "-m", "blackboard.cli"]
+    processes = [KeptProcess("supervisor", [*blackboard, "supervise", *common], say)]
+    processes += [KeptProcess(team, [*blackboard, "attach", team, *common], say) for team in teams]
+    keeping = {asyncio.create_task(process.keep_running()) for process in processes}
+    stopping = asyncio.create_task(stop.wait())
+    running = set(keeping)
+    while running and not stopping.done():  # one that was given up does not end the others
+        done, _ = await asyncio.wait({*running, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        running -= done
+    for task in (*keeping, stopping):
+        task.cancel()
+    for process in reversed(processes):
+        await process.stop()
+    await asyncio.gather(*keeping, return_exceptions=True)
+    return not any(process.given_up for process in processes)
