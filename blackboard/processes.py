@@ -53,6 +53,7 @@ class KeptProcess:
             preexec_fn=die_with_parent(),
             limit=1 << 20,
         )
+        self._say(self.name, f"pid {self._process.pid}")
         assert self._process.stdout is not None
         while line := await self._process.stdout.readline():
             self._say(self.name, line.decode(errors="replace").rstrip("\n"))

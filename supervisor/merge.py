@@ -61,11 +61,10 @@ def _priority(policy: Merge, accepted: list[Candidate]) -> Merged:
     winner = min(accepted, key=lambda c: rank[c.by, c.task])
 
     def reason(loser: Candidate) -> str:
-        place = rank[loser.by, loser.task]
-        if place == rank[winner.by, winner.task]:
-            return "same priority, later in the order of values"
-        entry = f"comes after {policy.order[rank[winner.by, winner.task]]!r}"
-        return entry if place < len(policy.order) else f"{entry}, in no entry of the order"
+        place, first = rank[loser.by, loser.task], rank[winner.by, winner.task]
+        if place == first:
+            return f"also priority {first + 1}, later in the order of values"
+        return f"priority {place + 1} comes after {first + 1}" if place < len(policy.order) else "in no priority"
 
     return Merged(winner, _losers(winner, accepted, reason))
 

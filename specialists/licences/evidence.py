@@ -15,7 +15,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Literal, Self
 
-from pydantic import BaseModel, Field, model_validator
+from pydantic import BaseModel, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from specialists.licences import names
 from specialists.licences.distribution import Distribution
@@ -36,7 +36,7 @@ _DUAL = (("Artistic*", "GPL*"), ("GPL*", "LGPL*", "MPL-1.1"))
 
 
 class Evidence(BaseModel, frozen=True):
-    """The answer of one source, compact with `exclude_defaults`.
+    """The answer of one source; what is empty is left out of its JSON.
 
     `expression` is canonical SPDX; `family` is set instead when something in it is only a family, as in `Artistic OR
     MIT`.
@@ -50,6 +50,10 @@ class Evidence(BaseModel, frozen=True):
     bundled: list[str] = Field(default=[], max_length=MAX_BUNDLED)
     """Expressions of vendored code's texts, sorted."""
     note: str = Field(default="", max_length=200)
+
+    @model_serializer(mode="wrap")
+    def _compact(self, serialize: SerializerFunctionWrapHandler):  # type: ignore[no-untyped-def]  # keeps the schema
+        return {name: value for name, value in serialize(self).items() if value}
 
     @model_validator(mode="after")
     def _canonical(self) -> Self:
