@@ -14,7 +14,7 @@ from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import make_log, read_log_id
-from blackboard.log import Append, Conflict, Handler, LogError, LogUnavailable, Message, Stored
+from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, LogUnavailable, Message, Stored
 from blackboard.nats_connection import Connection, connect
 from schemas.subjects import Subjects, matches
 
@@ -68,7 +68,11 @@ class JetStreamLog:
         return await self._appender.get({"seq": seq}) if seq > 0 else None
 
     async def last(self, subject: str) -> Message | None:
-        return await self._appender.get({"last_by_subj": subject})
+        message = await self._appender.get({"last_by_subj": subject})
+        if message is None and (first := await self._appender.get({"seq": 1, "next_by_subj": subject})):
+            # So the server answers when the last message is damaged: as if there were none at all.
+            raise LogDamaged(first.seq + 1, f"at or above that, the last message on {subject!r} is lost")
+        return message
 
     async def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:
         newest = await self.last(subject)

@@ -5,6 +5,7 @@ Pulling stands in `jetstream_pull`. Source: the promises in `queue`.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any
 
@@ -44,8 +45,14 @@ class JetStreamQueue:
 
     async def ensure(self, specialists: Iterable[str]) -> None:
         try:
+            # Sequences start where no earlier queue of that name has been: else a late ack, which names nothing but a
+            # sequence, would take another task out of the queue that follows a lost one.
             await make_stream(
-                self._connection, task_config(self._subjects), replicas=self._replicas, deadline_s=self._deadline_s
+                self._connection,
+                task_config(self._subjects),
+                fixed={"first_seq": time.time_ns() // 1000},
+                replicas=self._replicas,
+                deadline_s=self._deadline_s,
             )
             await asyncio.gather(*(self._ensure_place(specialist) for specialist in specialists))
         except LogUnavailable as error:

@@ -120,6 +120,8 @@ class Reader:
                 if not self._arrived:
                     await self._wait()
                 messages = await self._take()
+                if self.idle and self.pending and not self._subjects and not self._last_only:
+                    await self._check_tail()
             except _Doubt:
                 await self._reopen()
                 continue
@@ -188,6 +190,12 @@ class Reader:
         with contextlib.suppress(LogUnavailable):
             await self.require(self.position + 1)
         raise _Doubt  # the leader has it, so reading again gives it
+
+    async def _check_tail(self) -> None:
+        """The server counts more messages than it delivers: see whether the next one is lost, once a position."""
+        self.pending = 0
+        with contextlib.suppress(LogUnavailable):
+            await self.require(self.position + 1)
 
     async def require(self, seq: int) -> None:
         """Raise LogDamaged unless the leader has a message at `seq`."""

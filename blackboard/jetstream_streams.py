@@ -75,12 +75,13 @@ async def make_stream(
     config: Mapping[str, Any],
     *,
     replicas: int = 1,
-    metadata: Mapping[str, str] | None = None,
+    fixed: Mapping[str, Any],
     deadline_s: float = 5.0,
 ) -> dict[str, Any]:
-    """Create the stream unless it exists, and return its config. Raises StreamMismatch, LogUnavailable, LogError."""
+    """Create the stream unless it exists, and return its config. `fixed` is given to it when it is created, and an
+    existing one may have other values. Raises StreamMismatch, LogUnavailable, LogError."""
     wanted = {key: value for key, value in config.items() if value not in (None, False)}
-    wanted |= {"num_replicas": replicas} | ({"metadata": metadata} if metadata else {})
+    wanted |= {"num_replicas": replicas, **fixed}
     for _ in range(2):
         try:
             existing = await connection.api(f"STREAM.INFO.{config['name']}", None, deadline_s)
@@ -115,8 +116,8 @@ def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None
 
 async def make_log(connection: Connection, subjects: Subjects, replicas: int = 1) -> str:
     """Create the board's log unless it exists, and return its id."""
-    metadata = {LOG_ID: secrets.token_hex(16)}
-    config = await make_stream(connection, log_config(subjects), replicas=replicas, metadata=metadata)
+    fixed = {"metadata": {LOG_ID: secrets.token_hex(16)}}
+    config = await make_stream(connection, log_config(subjects), replicas=replicas, fixed=fixed)
     return log_id_of(subjects, config)
 
 

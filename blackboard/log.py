@@ -120,7 +120,8 @@ class Log(Protocol):
         ...
 
     async def last(self, subject: str) -> Message | None:
-        """The last message on `subject` (wildcards allowed), asked of the leader, so never stale."""
+        """The last message on `subject` (wildcards allowed), asked of the leader, so never stale. Raises LogDamaged
+        when it is lost and earlier ones are not."""
         ...
 
     def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:

@@ -28,6 +28,14 @@ ANSWER_TIMEOUT_S = 2.0
 
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
+_DOWN = (
+    errors.OutboundBufferLimitError,
+    errors.ConnectionClosedError,
+    errors.ConnectionDrainingError,
+    OSError,
+)
+"""What nats-py raises for a connection that is down, or that it just finds to be."""
+
 _Call = Callable[[], None]
 
 
@@ -199,7 +207,7 @@ class Connection:
         """Hand `data` to the socket. Raises Disconnected."""
         try:
             await self._client.publish(subject, data, reply=reply, headers=headers)
-        except (errors.OutboundBufferLimitError, errors.ConnectionClosedError, errors.ConnectionDrainingError):
+        except _DOWN:
             raise Disconnected(f"no connection to {self.url}") from None
 
     async def ask(
@@ -273,7 +281,7 @@ class Connection:
             subscription = await self._client.subscribe(
                 subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
             )
-        except (errors.ConnectionClosedError, errors.ConnectionDrainingError):
+        except _DOWN:
             raise Disconnected(f"no connection to {self.url}") from None
         if refused:
             self._refused_subscriptions[subject.lower()] = refused
@@ -340,9 +348,7 @@ class Listener:
 
     async def close(self) -> None:
         self._connection.unlisten(self.subject)
-        with contextlib.suppress(
-            errors.BadSubscriptionError, errors.ConnectionClosedError, errors.ConnectionDrainingError
-        ):  # each means that it is gone already
+        with contextlib.suppress(errors.BadSubscriptionError, *_DOWN):  # each means that it is gone already
             await self._subscription.unsubscribe()
 
 
