@@ -5,6 +5,7 @@ values and states are taken over, stored bytes what the chain is taken over.
 """
 
 import hashlib
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,6 +24,10 @@ STATE_LIMIT = 1_000_000
 """Bytes of the canonical state of one run."""
 
 
+VALUE_DEPTH = 64
+"""Lists and objects inside each other in one value."""
+
+
 class UnknownEvent(Exception):
     """A type or version of event that this release does not know. Read the run with a release that does."""
 
@@ -34,6 +39,20 @@ class NotAFactMessage(ValueError):
 def canonical(value: Any) -> bytes:
     """The one byte form of a JSON-like value or a msgspec Struct: UTF-8, no blanks, keys sorted."""
     return orjson.dumps(msgspec.to_builtins(value), option=orjson.OPT_SORT_KEYS)
+
+
+def unstorable(value: Any, depth: int = VALUE_DEPTH) -> str:
+    """Why a value read from JSON has no canonical bytes that every reader agrees on; empty when it has."""
+    if isinstance(value, dict | list):
+        if depth == 0:
+            return f"more than {VALUE_DEPTH} lists and objects inside each other"
+        inner = value.values() if isinstance(value, dict) else value
+        return next((reason for item in inner if (reason := unstorable(item, depth - 1))), "")
+    if isinstance(value, int) and not -(2**63) <= value < 2**64:
+        return "a whole number of more than 64 bits"
+    if isinstance(value, float) and not -math.inf < value < math.inf:
+        return "a number that is not finite"
+    return ""
 
 
 def sha256(data: bytes) -> str:

@@ -26,6 +26,8 @@ End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED"
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
+Count = Annotated[int, Meta(ge=0, le=2**53)]
+
 
 class Cause(Struct, frozen=True):
     """The input that brought an event about: its sequence on the log and the SHA-256 of its bytes."""
@@ -37,9 +39,9 @@ class Cause(Struct, frozen=True):
 class Usage(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """What an execution used. Mandatory in every end of a task, zeros included."""
 
-    input_tokens: int = 0
-    output_tokens: int = 0
-    tool_calls: int = 0
+    input_tokens: Count = 0
+    output_tokens: Count = 0
+    tool_calls: Count = 0
 
     def __add__(self, other: "Usage") -> "Usage":
         return Usage(

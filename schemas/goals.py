@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from schemas.codec import unstorable
 from schemas.subjects import TOKEN_PATTERN
 
 Token = Annotated[str, Field(pattern=rf"^{TOKEN_PATTERN}$")]
@@ -46,9 +47,11 @@ def read_goal(data: bytes) -> Goal | str:
     if len(data) > GOAL_LIMIT:
         return f"a goal of {len(data)} bytes; the limit is {GOAL_LIMIT}"
     try:
-        return Goal.model_validate_json(data)
+        goal = Goal.model_validate_json(data)
     except ValidationError as error:
         return explain(error)
+    problem = unstorable(goal.input)
+    return f"input: {problem}" if problem else goal
 
 
 def explain(error: ValidationError) -> str:

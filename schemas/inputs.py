@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from schemas.codec import sha256
-from schemas.events import Claim, Silence, StopCode, Usage
+from schemas.events import Claim, Count, Silence, StopCode, Usage
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
 
@@ -21,7 +21,7 @@ class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
     """Common to all observations. `execution` is a random id that a worker draws for each try at an attempt."""
 
     task: str
-    attempt: int
+    attempt: Count
     execution: str
 
 
@@ -151,14 +151,16 @@ def _read(family: str, data: bytes) -> Observation | Signal | Wake | str:
         body: Observation | Signal | Wake = _DECODERS[family].decode(data)
     except msgspec.MsgspecError as error:
         return _reason(family, data, error)
+    except RecursionError:
+        return "nested too deeply"
     return body
 
 
 def _reason(family: str, data: bytes, error: msgspec.MsgspecError) -> str:
     try:
         raw = msgspec.json.decode(data)
-    except msgspec.MsgspecError:
-        return "not JSON"
+    except (msgspec.MsgspecError, RecursionError):
+        return "not JSON, or nested too deeply"
     if not isinstance(raw, dict):
         return "not a JSON object"
     name, version, known = raw.get("type"), raw.get("v", 1), _TYPES[family]

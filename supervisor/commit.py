@@ -104,6 +104,10 @@ class Committer:
         except NewerRules as newer:
             self.leave(run, cause.seq, str(newer))
             return
+        except Exception as defect:  # one run must not stop the board; it stays undecided, and the floor below it
+            log.exception("a defect in the decision about input %d", cause.seq)
+            self.leave(run, cause.seq, f"defect: {type(defect).__name__}: {defect}")
+            return
         if isinstance(events, Rejected):
             folded = self._working(BOARD_RUN, pending)
             self._homes[cause.seq] = BOARD_RUN

@@ -12,7 +12,7 @@ from msgspec import Struct
 from projections.canonical import State, TaskState, group_span
 from schemas import events as e
 from schemas.catalogue import View
-from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode
+from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode, unstorable
 from schemas.expressions import BadExpression
 from schemas.goals import Goal
 from schemas.inputs import (
@@ -234,6 +234,8 @@ def _breach(draft: Draft, task: TaskState, end: Ended) -> str:
         return f"names {odd[:200]!r} twice, or the task does not"
     contract = draft.view.contract_at(task.contract)
     for claim in end.claims:
+        if reason := unstorable(claim.value):
+            return f"the value of {claim.key!r}: {reason}"
         if len(encode(claim.value)) > VALUE_LIMIT:
             return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
         if contract and (problem := violation(contract.output, claim.value)):
