@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import ValidationError
 
 from blackboard.board import Board
-from blackboard.log import Append, Conflict, Stored
+from blackboard.log import Append, Conflict, Message, Stored
 from schemas.catalogue import Catalogue, View
-from schemas.codec import encode, sha256
+from schemas.codec import decode_event, decode_facts, encode, sha256
 from schemas.contracts import Contract, read_contract
+from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
 from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
 from schemas.inputs import Cancel, Observation
 from schemas.playbooks import Playbook, read_playbook
@@ -45,6 +46,24 @@ class Client:
             for message in messages:
                 catalogue.add(message.seq, subjects.parse(message.subject), message.data)
         return catalogue.below(2**63)
+
+    async def waiting(self) -> dict[str, list[str]]:
+        """The unfinished runs that wait for somebody who offers a capability, by capability."""
+        log, subjects = self.board.log, self.board.subjects
+        unfinished = [
+            message.subject
+            async for message in log.last_per_subject(subjects.every("fact"))
+            if b'"type":"run_ended"' not in message.data
+        ]
+        waiting: dict[str, list[str]] = {}
+        for subject in unfinished:
+            awaited: dict[str, str] = {}
+            async for messages in log.scan([subject]):
+                for message in messages:
+                    _follow_awaited(awaited, message)
+            for capability in sorted(set(awaited.values())):
+                waiting.setdefault(capability, []).append(subjects.parse(subject).run)
+        return waiting
 
     async def publish(self, team: str, input: dict[str, Any], run: str | None = None) -> str:
         """Append a goal and return its run id, `team-` and ten random hex digits unless `run` is given.
@@ -129,6 +148,18 @@ class Client:
         stored = (await self.board.log.append(Append(subject, data)))[0]
         assert isinstance(stored, Stored), "an append without an expectation cannot conflict"
         return stored.seq
+
+
+def _follow_awaited(awaited: dict[str, str], message: Message) -> None:
+    """Keep `awaited`, capability by step, up with one more fact message."""
+    for raw in decode_facts(message.data).events:
+        match decode_event(memoryview(raw)):
+            case CapabilityAwaited(step=step, capability=capability):
+                awaited[step] = capability
+            case StepExpanded(step=step) | StepSkipped(step=step):
+                awaited.pop(step, None)
+            case RunEnded():
+                awaited.clear()
 
 
 def _bytes(artefact: Artefact) -> bytes:
