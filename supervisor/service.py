@@ -10,7 +10,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from blackboard.board import Board
 from blackboard.log import Append, LogUnavailable, Message
@@ -40,6 +40,15 @@ GRACE_S = 2.0
 
 class PositionLost(Exception):
     """The log is another one, or was set back: what was read of it is void."""
+
+
+class _Look(NamedTuple):
+    """What the queue looked like: attempts in flight that were absent, entries that were there, and the log's head
+    after that."""
+
+    absent: set[TaskKey]
+    there: set[TaskKey]
+    head: int
 
 
 class Supervisor:
@@ -74,7 +83,7 @@ class Supervisor:
         self._inbox: list[Message] = []
         self._timers = Timers(self._clock_s)
         self._mend_at = self._clock_s()
-        self._mending: tuple[set[TaskKey], int] | None = None
+        self._mending: _Look | None = None
 
     # -- the loop --
 
@@ -302,23 +311,30 @@ class Supervisor:
 
     async def _mend(self) -> None:
         """Bring queue, wakes and child runs to what the state says. In this order: look at the queue, note the head of
-        the log, handle all up to it; only then enqueue what was not there and remove what has ended."""
+        the log, handle all up to it; only then enqueue what was in flight and not there, and remove what has ended.
+
+        So an attempt that is still in flight then, and was not in the queue before, cannot have ended: its worker
+        stores the end before it takes the entry out.
+        """
         if self._mending is None and self._clock_s() >= self._mend_at:
-            await self._board.queue.ensure(contract.specialist for contract in self._view().contracts())
-            keys = await self._board.queue.keys()
-            self._mending = (keys, await self._board.log.head())
-        if self._mending is None or self.position < self._mending[1]:
+            self._mending = await self._look()
+        if self._mending is None or self.position < self._mending.head:
             return
-        keys, _ = self._mending
         for folded in self.runs.unfinished():
-            wanted = effects.in_flight(folded.state)
-            await self._board.queue.put(effects.entries(folded.state, wanted - keys))
+            absent = effects.in_flight(folded.state) & self._mending.absent
+            await self._board.queue.put(effects.entries(folded.state, absent))
             await self._relatives(folded)
             if wake := effects.wake_for_capability(folded.state, self._view()):
                 await self._wake(folded.state.run, wake)
-        await self._take_out([key for key in sorted(keys) if await self._is_over(key)])
+        await self._take_out([key for key in sorted(self._mending.there) if await self._is_over(key)])
         self._mending = None
         self._mend_at = self._clock_s() + self._mend_s
+
+    async def _look(self) -> _Look:
+        wanted = {key for folded in self.runs.unfinished() for key in effects.in_flight(folded.state)}
+        await self._board.queue.ensure(contract.specialist for contract in self._view().contracts())
+        there = await self._board.queue.keys()
+        return _Look(wanted - there, there, await self._board.log.head())
 
     async def _is_over(self, key: TaskKey) -> bool:
         """Whether the run is known and has no such attempt in flight. What is unknown stays."""
