@@ -12,7 +12,7 @@ import click
 
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("blackboard.cli_up:up", "Start a server, a supervisor and the workers of teams."),
-    "demo": ("specialists.licences.demo:demo", "Audit the licences of an environment on a board of its own."),
+    "demo": ("specialists.cli_demo:demo", "Audit the licences of an environment on a board of its own."),
     "publish": ("blackboard.cli_publish:publish", "Publish a goal to a team."),
     "cancel": ("blackboard.cli_publish:cancel", "End a run."),
     "supervise": ("supervisor.cli:supervise", "Run a supervisor."),
