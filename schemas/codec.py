@@ -6,6 +6,7 @@ values and states are taken over, stored bytes what the chain is taken over.
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,11 @@ STATE_LIMIT = 1_000_000
 
 VALUE_DEPTH = 64
 """Lists and objects inside each other in one value."""
+MESSAGE_DEPTH = 100
+"""The same in one message."""
+_TEXT = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
+_BRACKET = re.compile(rb"[\[\]{}]")
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 
 
 class UnknownEvent(Exception):
@@ -52,7 +58,22 @@ def unstorable(value: Any, depth: int = VALUE_DEPTH) -> str:
         return "a whole number of more than 64 bits"
     if isinstance(value, float) and not -math.inf < value < math.inf:
         return "a number that is not finite"
+    if isinstance(value, str) and not value.isascii() and _HALF_CHARACTER.search(value):
+        return "half of a character"
     return ""
+
+
+def too_deep(data: bytes) -> bool:
+    """Whether a JSON text is nested deeper than MESSAGE_DEPTH. Seen before it is read: at which depth a reader gives up
+    depends on the machine."""
+    if data.count(b"[") + data.count(b"{") <= MESSAGE_DEPTH:
+        return False
+    depth = 0
+    for bracket in _BRACKET.finditer(_TEXT.sub(b"", data)):
+        depth += 1 if bracket[0] in b"[{" else -1
+        if depth > MESSAGE_DEPTH:
+            return True
+    return False
 
 
 def sha256(data: bytes) -> str:

@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import Field, ValidationError, field_validator
 
+from schemas.codec import MESSAGE_DEPTH, too_deep
 from schemas.events import StopCode
 from schemas.goals import Artefact, Token, explain
 from schemas.validation import check_schema
@@ -59,6 +60,8 @@ def read_contract(data: bytes, specialist: str) -> Contract | str:
 def read_artefact(kind: type[A], data: bytes, field: str, author: str) -> A | str:
     if len(data) > CONTRACT_LIMIT:
         return f"{len(data)} bytes; the limit is {CONTRACT_LIMIT}"
+    if too_deep(data):
+        return f"nested deeper than {MESSAGE_DEPTH}"
     try:
         artefact = kind.model_validate_json(data)
     except ValidationError as error:

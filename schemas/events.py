@@ -26,7 +26,8 @@ End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED"
 
 Digest = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
-Count = Annotated[int, Meta(ge=0, le=2**53)]
+COUNT_LIMIT = 2**53
+Count = Annotated[int, Meta(ge=0, le=COUNT_LIMIT)]
 
 
 class Cause(Struct, frozen=True):
@@ -44,10 +45,11 @@ class Usage(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
     tool_calls: Count = 0
 
     def __add__(self, other: "Usage") -> "Usage":
+        """The sum, which stops at COUNT_LIMIT."""
         return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.tool_calls + other.tool_calls,
+            min(self.input_tokens + other.input_tokens, COUNT_LIMIT),
+            min(self.output_tokens + other.output_tokens, COUNT_LIMIT),
+            min(self.tool_calls + other.tool_calls, COUNT_LIMIT),
         )
 
 

@@ -11,7 +11,14 @@ from typing import Any
 import jmespath
 from jmespath.exceptions import JMESPathError
 
+from schemas.codec import unstorable
+
+EXPRESSION_LIMIT = 4_096
+"""Characters of one expression."""
+NESTING_LIMIT = 100
+"""Brackets and operators of one expression: the library descends into each, call by call."""
 _BRACED = re.compile(r"\{([^{}]*)\}")
+_NESTING = re.compile(r"[(\[{!|&*<>=?]")
 
 
 class BadExpression(ValueError):
@@ -20,10 +27,15 @@ class BadExpression(ValueError):
 
 @lru_cache(maxsize=4096)
 def _compiled(expression: str) -> Any:
+    if len(expression) > EXPRESSION_LIMIT or len(_NESTING.findall(expression)) > NESTING_LIMIT:
+        raise BadExpression(
+            f"{expression[:80]!r}... is too long; an expression has {EXPRESSION_LIMIT} characters and {NESTING_LIMIT} "
+            "brackets and operators at most"
+        )
     try:
         return jmespath.compile(expression)
-    except JMESPathError as error:
-        raise BadExpression(f"{expression!r} is not a JMESPath expression: {str(error).splitlines()[0]}") from None
+    except (JMESPathError, ValueError):
+        raise BadExpression(f"{expression[:200]!r} is not a JMESPath expression") from None
 
 
 def check_expression(expression: str) -> str:
@@ -40,12 +52,16 @@ def check_template(template: str) -> str:
 
 
 def evaluate(expression: str, document: dict[str, Any]) -> Any:
-    """Raises BadExpression, with a text that does not depend on the library's release."""
+    """Raises BadExpression, with a text that does not depend on the library's release; also for the errors of Python
+    that the library lets through, and for values that cannot be stored."""
     compiled = _compiled(expression)
     try:
-        return compiled.search(document)
-    except JMESPathError:
-        raise BadExpression(f"{expression!r} cannot be evaluated here") from None
+        value = compiled.search(document)
+    except (JMESPathError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
+        raise BadExpression(f"{expression[:200]!r} cannot be evaluated here") from None
+    if reason := unstorable(value):
+        raise BadExpression(f"{expression[:200]!r} gives {reason} here")
+    return value
 
 
 def fill(template: str, document: dict[str, Any]) -> str:

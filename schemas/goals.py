@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from schemas.codec import unstorable
+from schemas.codec import MESSAGE_DEPTH, too_deep, unstorable
 from schemas.subjects import TOKEN_PATTERN
 
 Token = Annotated[str, Field(pattern=rf"^{TOKEN_PATTERN}$")]
@@ -46,6 +46,8 @@ def read_goal(data: bytes) -> Goal | str:
     """The goal, or the reason why the bytes are none."""
     if len(data) > GOAL_LIMIT:
         return f"a goal of {len(data)} bytes; the limit is {GOAL_LIMIT}"
+    if too_deep(data):
+        return f"nested deeper than {MESSAGE_DEPTH}"
     try:
         goal = Goal.model_validate_json(data)
     except ValidationError as error:

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from schemas.codec import sha256
+from schemas.codec import MESSAGE_DEPTH, sha256, too_deep
 from schemas.events import Claim, Count, Silence, StopCode, Usage
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
@@ -147,20 +147,20 @@ def read_input(seq: int, subject: str, address: Address, time_ms: int, data: byt
 
 
 def _read(family: str, data: bytes) -> Observation | Signal | Wake | str:
+    if too_deep(data):
+        return f"nested deeper than {MESSAGE_DEPTH}"
     try:
         body: Observation | Signal | Wake = _DECODERS[family].decode(data)
     except msgspec.MsgspecError as error:
         return _reason(family, data, error)
-    except RecursionError:
-        return "nested too deeply"
     return body
 
 
 def _reason(family: str, data: bytes, error: msgspec.MsgspecError) -> str:
     try:
         raw = msgspec.json.decode(data)
-    except (msgspec.MsgspecError, RecursionError):
-        return "not JSON, or nested too deeply"
+    except msgspec.MsgspecError:
+        return "not JSON"
     if not isinstance(raw, dict):
         return "not a JSON object"
     name, version, known = raw.get("type"), raw.get("v", 1), _TYPES[family]

@@ -3,6 +3,7 @@
 Pure. A playbook is published on the log; `plan_steps` gives the steps in the form in which a run commits them.
 """
 
+import re
 from collections.abc import Callable
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
@@ -18,6 +19,8 @@ from schemas.validation import check_schema
 
 TASKS_LIMIT = 2_000
 """Tasks of one run; larger work goes into child runs."""
+STEP_NAME_LIMIT = 59
+"""Characters of a step's name: with the index of a task after it, it is still a token."""
 
 
 class MergePolicy(Artefact):
@@ -60,7 +63,7 @@ class Step(Artefact):
     await_s: time to wait for somebody who offers the capability.
     """
 
-    id: Token
+    id: Token = Field(max_length=STEP_NAME_LIMIT)
     needs: list[Token] = []
     capability: Token | Literal[""] = ""
     team: Token | Literal[""] = ""
@@ -123,6 +126,9 @@ class Playbook(Artefact):
         ids = [step.id for step in steps]
         if doubled := sorted({name for name in ids if ids.count(name) > 1}):
             raise ValueError(f"step {doubled[0]!r} stands twice")
+        for name in ids:
+            if clash := next((other for other in ids if re.fullmatch(rf"{re.escape(other)}-\d+", name)), None):
+                raise ValueError(f"step {name!r} is named like a task of step {clash!r}")
         for step in steps:
             if unknown := sorted(set(step.needs) - set(ids)):
                 raise ValueError(f"step {step.id!r} needs {unknown[0]!r}, which is no step")

@@ -14,6 +14,8 @@ TOKEN_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 KEY_PATTERN = rf"{TOKEN_PATTERN}(\.{TOKEN_PATTERN})*"
 _TOKEN = re.compile(TOKEN_PATTERN)
 _KEY = re.compile(KEY_PATTERN)
+KEY_SEGMENTS = 16
+"""Segments of one fact key at most; each is one level in the documents that expressions see."""
 
 INPUT_FAMILIES = frozenset({"goal", "obs", "signal", "wake"})
 CATALOGUE_FAMILIES = frozenset({"contract", "playbook"})
@@ -28,8 +30,8 @@ def is_token(text: str) -> bool:
 
 
 def is_key(text: str) -> bool:
-    """Whether `text` is a fact key: tokens joined by dots."""
-    return _KEY.fullmatch(text) is not None
+    """Whether `text` is a fact key: at most KEY_SEGMENTS tokens, joined by dots."""
+    return text.count(".") < KEY_SEGMENTS and _KEY.fullmatch(text) is not None
 
 
 def token(text: str, what: str = "name") -> str:

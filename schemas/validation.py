@@ -14,8 +14,10 @@ def check_schema(schema: dict[str, Any]) -> dict[str, Any]:
     """`schema` itself. Raises ValueError where it is no JSON Schema (draft 2020-12 unless it says otherwise)."""
     try:
         validator_for(schema)
-    except (ValueError, TypeError) as error:
-        raise ValueError(f"is not a JSON Schema: {error}") from None
+    except jsonschema_rs.ValidationError as error:
+        raise ValueError(f"is not a JSON Schema at {_pointer(error.instance_path)}") from None
+    except (ValueError, TypeError):
+        raise ValueError("is not a JSON Schema, or refers to one outside of itself") from None
     return schema
 
 
@@ -25,7 +27,12 @@ def validator_for(schema: dict[str, Any]) -> Any:
 
 @lru_cache(maxsize=1024)
 def _compiled(schema: bytes) -> Any:
-    return jsonschema_rs.validator_for(orjson.loads(schema))
+    return jsonschema_rs.validator_for(orjson.loads(schema), retriever=_refuse)
+
+
+def _refuse(uri: str) -> Any:
+    """Nothing is fetched: what a file or a server says, here or elsewhere, now or later, is not on the log."""
+    raise ValueError(f"{uri} is outside of the schema")
 
 
 def violation(schema: dict[str, Any], value: Any) -> str | None:
