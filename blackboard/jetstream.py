@@ -65,19 +65,24 @@ class JetStreamLog:
         return int(answer["state"]["last_seq"])
 
     async def get(self, seq: int) -> Message | None:
-        return await self._appender.get({"seq": seq}) if seq > 0 else None
+        return await self._appender.waves.get({"seq": seq}) if seq > 0 else None
 
     async def last(self, subject: str) -> Message | None:
-        message = await self._appender.get({"last_by_subj": subject})
-        if message is None and (first := await self._appender.get({"seq": 1, "next_by_subj": subject})):
-            # So the server answers when the last message is damaged: as if there were none at all.
-            raise LogDamaged(first.seq + 1, f"at or above that, the last message on {subject!r} is lost")
-        return message
+        newest = {"last_by_subj": subject}
+        if (message := await self._appender.waves.get(newest)) is not None:
+            return message
+        first = await self._appender.waves.get({"seq": 1, "next_by_subj": subject})
+        if first is None:
+            return None
+        if (message := await self._appender.waves.get(newest)) is not None:
+            return message  # it came between our questions
+        # So the server answers when the last message is damaged: as if there were none at all.
+        raise LogDamaged(first.seq + 1, f"at or above that, the last message on {subject!r} is lost")
 
     async def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:
         newest = await self.last(subject)
         while newest is not None and after < newest.seq:
-            message = await self._appender.get({"seq": after + 1, "next_by_subj": subject})
+            message = await self._appender.waves.get({"seq": after + 1, "next_by_subj": subject})
             if message is None or message.seq > newest.seq:
                 return
             after = message.seq

@@ -249,7 +249,7 @@ async def test_silence_of_the_server_makes_the_reader_start_again(
 
 async def test_a_slow_handler_holds_the_server_back(board: "tuple[Connection, Subjects, JetStreamLog]") -> None:
     _, subjects, log, *_ = board
-    for _ in range(40):
+    for _ in range(10):
         await log.append(*(Append(subjects.fact("a"), bytes(1000)) for _ in range(1000)))
     started, go_on = asyncio.Event(), asyncio.Event()
     reading = Reading()
@@ -263,10 +263,9 @@ async def test_a_slow_handler_holds_the_server_back(board: "tuple[Connection, Su
     await asyncio.wait_for(started.wait(), PATIENCE_S)
     await asyncio.sleep(SOON_S)
     held = len(subscription._reader._arrived)
-    print(held)
-    assert held < 39_000, "the server must not send all of it"
+    assert held < 9_000, "the server must not send all of it"
     go_on.set()
-    assert await reading.upto(40_000) == list(range(1, 40_001))
+    assert await reading.upto(10_000) == list(range(1, 10_001))
     await subscription.close()
 
 
