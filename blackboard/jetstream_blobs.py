@@ -15,7 +15,8 @@ from nats.js.object_store import ObjectStore
 from blackboard.blobs import BlobDamaged, BlobMissing, BlobsUnavailable
 from blackboard.jetstream_read import Reader
 from blackboard.log import LogError
-from blackboard.nats_connection import Connection, Disconnected
+from blackboard.nats_connection import Connection
+from blackboard.nats_errors import Disconnected
 from schemas.subjects import Subjects
 
 _SILENCE = (

@@ -15,7 +15,8 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.log import LogUnavailable
-from blackboard.nats_connection import Connection, Disconnected, Listener, status_of
+from blackboard.nats_connection import Connection, Listener
+from blackboard.nats_errors import Disconnected, status_of
 from blackboard.queue import QueueGone, QueueUnavailable, TaskKey
 
 GRACE_S = 0.5
@@ -24,18 +25,20 @@ ANSWER_TIMEOUT_S = 1.0
 _NANOSECONDS = 1_000_000_000
 
 
-def task_key(subject: str) -> TaskKey:
-    """The key that a subject of the task stream spells."""
-    specialist, run, task, attempt = subject.split(".")[-4:]
-    return TaskKey(specialist, run, task, int(attempt))
+def task_key(subject: str) -> TaskKey | None:
+    """The key that a subject of the task stream spells; None where somebody else than the supervisor wrote it."""
+    match subject.split("."):
+        case [_, _, _, specialist, run, task, attempt] if attempt.isascii() and attempt.isdecimal():
+            return TaskKey(specialist, run, task, int(attempt[:9]))
+    return None
 
 
 class JetStreamDelivery:
     """One task in the hands of one worker; see `queue.Delivery`."""
 
-    def __init__(self, connection: Connection, message: Msg) -> None:
+    def __init__(self, connection: Connection, key: TaskKey, message: Msg) -> None:
         self._connection, self._reply = connection, message.reply
-        self.key = task_key(message.subject)
+        self.key = key
         self.data = message.data
         self.headers = wire.own_headers(message.headers) or {}
         self.count = wire.place_of(message.reply).tries
@@ -73,7 +76,7 @@ class Puller:
         future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._waiting[token] = (specialist, future)
         subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{specialist}"
-        guard = self._connection.guard(subject, future)
+        guard, _ = self._connection.answers.expect(subject, future)  # fails it when refused or disconnected
         try:
             await self._ask(subject, token, timeout_s)
             message = await asyncio.wait_for(future, timeout_s + GRACE_S)
@@ -83,9 +86,9 @@ class Puller:
             raise QueueUnavailable(str(error)) from error
         finally:
             self._waiting.pop(token, None)
-            self._connection.forget(guard)
-        if message.reply:
-            return JetStreamDelivery(self._connection, message)
+            self._connection.answers.forget(guard)
+        if message.reply and (key := task_key(message.subject)):
+            return JetStreamDelivery(self._connection, key, message)
         _check_nothing(specialist, message)
         return None
 
@@ -102,12 +105,15 @@ class Puller:
             if future is not None and not future.done():
                 future.set_result(message)
             return
-        specialist = task_key(message.subject).specialist
+        key = task_key(message.subject)
+        if key is None:
+            await self._connection.publish(message.reply, b"+TERM")  # out of the queue: nobody can do that
+            return
         for waits_for, future in self._waiting.values():
-            if waits_for == specialist and not future.done():
+            if waits_for == key.specialist and not future.done():
                 future.set_result(message)
                 return
-        await JetStreamDelivery(self._connection, message).release()
+        await JetStreamDelivery(self._connection, key, message).release()
 
 
 def _check_nothing(specialist: str, message: Msg) -> None:

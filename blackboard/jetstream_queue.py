@@ -16,7 +16,8 @@ from blackboard import jetstream_wire as wire
 from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
 from blackboard.jetstream_streams import make_stream, task_config
 from blackboard.log import LogUnavailable
-from blackboard.nats_connection import ApiError, Connection, Disconnected, Listener, status_of
+from blackboard.nats_connection import Connection, Listener
+from blackboard.nats_errors import ApiError, Disconnected, status_of
 from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
 from schemas.subjects import Subjects
 
@@ -88,7 +89,7 @@ class JetStreamQueue:
             raise QueueUnavailable(str(error)) from error
         finally:
             for token, _ in asked:
-                self._connection.forget(token)
+                self._connection.answers.forget(token)
 
     async def keys(self) -> set[TaskKey]:
         found: set[TaskKey] = set()
@@ -97,7 +98,7 @@ class JetStreamQueue:
             body = {"subjects_filter": self._subjects.tasks, "offset": offset}
             answer = await self._api(f"STREAM.INFO.{self._stream}", body)
             page = answer["state"].get("subjects") or {}
-            found.update(task_key(subject) for subject in page)
+            found.update(key for subject in page if (key := task_key(subject)))
             total = int(answer.get("total", 0))
             offset += len(page)
             if not page:

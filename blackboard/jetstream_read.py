@@ -18,7 +18,8 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.log import LogDamaged, LogError, LogUnavailable, Message, NotPermitted
-from blackboard.nats_connection import ApiError, Connection, Listener, status_of
+from blackboard.nats_connection import Connection, Listener
+from blackboard.nats_errors import ApiError, status_of
 
 HEARTBEAT_S = 1.0
 MISSED_HEARTBEATS = 3

@@ -9,7 +9,8 @@ from typing import Any
 
 from blackboard import jetstream_wire as wire
 from blackboard.log import LogError
-from blackboard.nats_connection import ApiError, Connection
+from blackboard.nats_connection import Connection
+from blackboard.nats_errors import ApiError
 from blackboard.queue import DEDUPE_WINDOW_S
 from schemas.subjects import Subjects
 

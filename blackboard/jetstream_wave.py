@@ -15,7 +15,8 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.log import Append, Conflict, LogError, LogUnavailable, Message, Stored, TooLarge
-from blackboard.nats_connection import ApiError, Connection, Disconnected, status_of
+from blackboard.nats_connection import Connection
+from blackboard.nats_errors import ApiError, Disconnected, status_of
 
 PAUSE_S = 0.05
 IN_FLIGHT_TRIES = 20
@@ -98,7 +99,7 @@ class Waves:
         finally:
             for answer in asked:
                 if answer:
-                    self._connection.forget(answer[0])
+                    self._connection.answers.forget(answer[0])
         return [answer[1] if answer else None for answer in asked]
 
     async def _wait(self, futures: Sequence["asyncio.Future[Msg]"]) -> None:
@@ -192,7 +193,7 @@ class Waves:
             message = None
         finally:
             for token, _ in asked:
-                self._connection.forget(token)
+                self._connection.answers.forget(token)
         if message is None:
             return await self._look_up_batch(appends, batch_id)
         answered = msgspec.json.decode(message.data) if message.data else {"error": {}}

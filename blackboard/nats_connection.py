@@ -18,6 +18,8 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
 from blackboard.log import LogError, LogUnavailable, NotPermitted
+from blackboard.nats_answers import Answers
+from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, ServerUnsuitable, status_of
 
 OLDEST_SERVER = (2, 15)
 """Earlier servers can lose acknowledged writes on power failure even with `sync_interval: always`."""
@@ -28,42 +30,7 @@ ANSWER_TIMEOUT_S = 2.0
 
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
-_DOWN = (
-    errors.OutboundBufferLimitError,
-    errors.ConnectionClosedError,
-    errors.ConnectionDrainingError,
-    OSError,
-)
-"""What nats-py raises for a connection that is down, or that it just finds to be."""
-
 _Call = Callable[[], None]
-
-
-class Disconnected(LogUnavailable):
-    """The connection is down at the moment, or went down before the answer came."""
-
-
-class NoResponders(LogUnavailable):
-    """Nobody listens on that subject at the moment: no such stream, or it has no leader."""
-
-
-class ServerUnsuitable(LogError):
-    """The server cannot carry a board; the text says why."""
-
-
-class ApiError(LogError):
-    """The JetStream API refused a request; `err_code` is the server's number for the reason."""
-
-    def __init__(self, subject: str, error: Mapping[str, Any]) -> None:
-        self.code: int = error.get("code", 0)
-        self.err_code: int = error.get("err_code", 0)
-        self.description: str = error.get("description", "unknown error")
-        super().__init__(f"{subject}: {self.description} (JetStream error {self.err_code})")
-
-
-def status_of(message: Msg) -> str:
-    """The status code of a message that the server itself wrote; empty for any other message."""
-    return (message.headers or {}).get("Status", "") if not message.data else ""
 
 
 class _Client(Client):
@@ -84,8 +51,7 @@ class Connection:
         """Loop time at which the last answer to anything came."""
         self._client: Client = _Client()
         self._inbox = ""
-        self._asked = 0
-        self._waiting: dict[str, tuple[str, asyncio.Future[Msg]]] = {}
+        self.answers = Answers()
         self._up = asyncio.Event()
         self._refused_inbox: NotPermitted | None = None
         self._reconnected: list[_Call] = []
@@ -109,7 +75,7 @@ class Connection:
 
         connecting = asyncio.create_task(
             self._client.connect(
-                self.url,
+                self.url.split(","),
                 name=name,
                 error_cb=on_error,
                 disconnected_cb=self._on_disconnected,
@@ -179,25 +145,10 @@ class Connection:
         self._reconnected.append(callback)
         return lambda: self._reconnected.remove(callback)
 
-    def guard(self, subject: str, future: "asyncio.Future[Msg]") -> str:
-        """Let `future`, which waits for something that comes in another way, fail with Disconnected, or with
-        NotPermitted when a publish on `subject` is refused. Returns a token for `forget`."""
-        self._asked += 1
-        token = f"guard-{self._asked:x}"
-        self._waiting[token] = (subject, future)
-        return token
-
     def on_close(self, callback: _Call) -> _Call:
         """Call `callback` when the connection is closed for good. Returns what takes it off the list again."""
         self._closed.append(callback)
         return lambda: self._closed.remove(callback)
-
-    async def up(self, timeout_s: float) -> None:
-        """Return when the connection is up. Raises Disconnected after `timeout_s`."""
-        try:
-            await asyncio.wait_for(self._up.wait(), timeout_s)
-        except TimeoutError:
-            raise Disconnected(f"no connection to {self.url}") from None
 
     # Speaking
 
@@ -207,30 +158,23 @@ class Connection:
         """Hand `data` to the socket. Raises Disconnected."""
         try:
             await self._client.publish(subject, data, reply=reply, headers=headers)
-        except _DOWN:
+        except DOWN:
             raise Disconnected(f"no connection to {self.url}") from None
 
     async def ask(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[str, asyncio.Future[Msg]]:
-        """Publish and return a token for `forget`, and the future of the answer: a message, Disconnected or
-        NotPermitted. Whoever stops waiting must call `forget`."""
+        """Publish and return a token and the future of the answer: a message, Disconnected or NotPermitted. Whoever
+        stops waiting must call `answers.forget`."""
         if self._refused_inbox:
             raise self._refused_inbox
-        self._asked += 1
-        token = f"{self._asked:x}"
-        future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
-        self._waiting[token] = (subject, future)
+        token, future = self.answers.expect(subject)
         try:
             await self.publish(subject, data, f"{self._inbox}.{token}", headers)
         except BaseException:
-            self.forget(token)
+            self.answers.forget(token)
             raise
         return token, future
-
-    def forget(self, token: str) -> None:
-        """Wait no longer for the answer."""
-        self._waiting.pop(token, None)
 
     async def request(self, subject: str, data: bytes = b"", timeout_s: float = ANSWER_TIMEOUT_S) -> Msg:
         """Ask once. Raises LogUnavailable, NoResponders, Disconnected, NotPermitted."""
@@ -240,7 +184,7 @@ class Connection:
         except TimeoutError:
             raise LogUnavailable(f"{subject}: no answer within {timeout_s:g} s") from None
         finally:
-            self.forget(token)
+            self.answers.forget(token)
         if status_of(message) == "503":
             raise NoResponders(f"{subject}: nobody answers there")
         return message
@@ -281,7 +225,7 @@ class Connection:
             subscription = await self._client.subscribe(
                 subject, cb=callback, pending_msgs_limit=0, pending_bytes_limit=0
             )
-        except _DOWN:
+        except DOWN:
             raise Disconnected(f"no connection to {self.url}") from None
         if refused:
             self._refused_subscriptions[subject.lower()] = refused
@@ -294,17 +238,15 @@ class Connection:
 
     async def _on_answer(self, message: Msg) -> None:
         self.last_answer_at = asyncio.get_running_loop().time()
-        _, future = self._waiting.pop(message.subject.rpartition(".")[2], ("", None))
-        if future is not None and not future.done():
-            future.set_result(message)
+        self.answers.give(message.subject.rpartition(".")[2], message)
 
     def _on_inbox_refused(self, error: NotPermitted) -> None:
         self._refused_inbox = NotPermitted(f"{error}, so it hears no answer: give it the inbox prefix of its identity")
-        self._fail_waiting(self._refused_inbox, lambda _: True)
+        self.answers.fail(self._refused_inbox)
 
     async def _on_disconnected(self) -> None:
         self._up.clear()
-        self._fail_waiting(Disconnected(f"the connection to {self.url} was lost"), lambda _: True)
+        self.answers.fail(Disconnected(f"the connection to {self.url} was lost"))
 
     async def _on_closed(self) -> None:
         await self._on_disconnected()
@@ -322,7 +264,7 @@ class Connection:
             return  # the connection heals by itself, or whoever waits for an answer gets none and says so
         verb, subject = refusal[1].lower(), refusal[2].lower()  # nats-py lower-cases what the server wrote
         if verb == "publish":
-            self._fail_waiting(
+            self.answers.fail(
                 NotPermitted(f"this connection to {self.url} may not publish on {subject!r}"),
                 lambda asked: asked.lower() == subject,
             )
@@ -330,14 +272,6 @@ class Connection:
             self._refused_subscriptions[subject](
                 NotPermitted(f"this connection to {self.url} may not subscribe to {subject!r}")
             )
-
-    def _fail_waiting(self, error: LogError, matching: Callable[[str], bool]) -> None:
-        for token, (subject, future) in list(self._waiting.items()):
-            if matching(subject):
-                del self._waiting[token]
-                if not future.done():
-                    future.set_exception(error)
-                    future.exception()  # whoever stopped waiting need not look at it
 
 
 class Listener:
@@ -348,7 +282,7 @@ class Listener:
 
     async def close(self) -> None:
         self._connection.unlisten(self.subject)
-        with contextlib.suppress(errors.BadSubscriptionError, *_DOWN):  # each means that it is gone already
+        with contextlib.suppress(errors.BadSubscriptionError, *DOWN):  # each means that it is gone already
             await self._subscription.unsubscribe()
 
 
@@ -357,7 +291,8 @@ def _reason(seen: list[Exception]) -> str:
 
 
 async def connect(url: str, name: str = "blackboard", *, timeout_s: float = 5.0, **options: Any) -> Connection:
-    """Connect to the NATS server at `url` under `name`, which the server shows to its operator.
+    """Connect to the NATS server at `url` (of a cluster: several, separated by commas) under `name`, which the server
+    shows to its operator.
 
     `options` go to nats-py: `user_credentials`, `nkeys_seed`, `user`, `password`, `tls`, `inbox_prefix`.
     Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials and

@@ -5,11 +5,12 @@ import asyncio
 import json
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
+from blackboard import jetstream_wire as wire
 from blackboard.jetstream import JetStreamLog, attach, create_board
 from blackboard.jetstream_streams import NoBoard, StreamMismatch, log_config
 from blackboard.log import (
@@ -22,10 +23,12 @@ from blackboard.log import (
     NotPermitted,
     Stored,
 )
-from blackboard.nats_connection import Connection, ServerUnsuitable, connect
+from blackboard.nats_connection import Connection, connect
+from blackboard.nats_errors import ServerUnsuitable
 from blackboard.server import EmbeddedServer
 from schemas.subjects import Subjects
 from tests.blackboard.proxy import LoseAcks, Proxy
+from tests.conftest import TestBoard
 
 PATIENCE_S = 20
 SOON_S = 0.2
@@ -163,6 +166,46 @@ async def test_nobody_there_is_said_in_one_sentence() -> None:
         await connect("nats://127.0.0.1:1", timeout_s=0.5)
 
 
+# Waves
+
+
+async def batch_ids(connection: Connection, subjects: Subjects, count: int) -> set[str | None]:
+    """Under which batches the first `count` messages were stored; None stands for a message on its own."""
+    found = set()
+    for seq in range(1, count + 1):
+        answer = await connection.api(f"STREAM.MSG.GET.{subjects.log_stream}", {"seq": seq})
+        found.add(wire.stored_headers(answer).get("Nats-Batch-Id"))
+    return found
+
+
+async def test_concurrent_callers_share_a_batch(board: TestBoard) -> None:
+    outcomes = await asyncio.gather(
+        *(board.log.append(Append(board.subjects.fact(f"run-{n}"), b"%d" % n, expected=0)) for n in range(200))
+    )
+    assert outcomes == [[Stored(n + 1)] for n in range(200)]
+    assert len(await batch_ids(board.connection, board.subjects, 200)) == 1
+
+
+async def test_a_few_messages_go_one_by_one(board: TestBoard) -> None:
+    await board.log.append(*(Append(board.subjects.fact(f"run-{n}"), b"x") for n in range(5)))
+    assert await batch_ids(board.connection, board.subjects, 5) == {None}
+
+
+async def test_callers_in_one_wave_get_what_is_theirs(board: TestBoard) -> None:
+    fact = board.subjects.fact
+    await board.log.append(Append(fact("taken"), b"first", expected=0))
+    calls = [asyncio.create_task(board.log.append(Append(fact(f"run-{n}"), b"x", expected=0))) for n in range(40)]
+    late = asyncio.create_task(board.log.append(Append(fact("taken"), b"late", expected=0)))
+    twice = [asyncio.create_task(board.log.append(Append(fact("twice"), b"%d" % n, expected=0))) for n in range(3)]
+    gone = asyncio.create_task(board.log.append(Append(fact("gone"), b"x", expected=0)))
+    await asyncio.sleep(0)
+    gone.cancel()
+    assert await late == [Conflict(fact("taken"), 0)]
+    assert [await call for call in calls] == [[Stored(n + 2)] for n in range(40)]
+    assert [type(outcome) for call in twice for outcome in await call] == [Stored, Conflict, Conflict]
+    assert await board.log.append(Append(fact("after"), b"x", expected=0)) != []
+
+
 # Reading on
 
 
@@ -247,8 +290,8 @@ async def test_silence_of_the_server_makes_the_reader_start_again(
     await other.close()
 
 
-async def test_a_slow_handler_holds_the_server_back(board: "tuple[Connection, Subjects, JetStreamLog]") -> None:
-    _, subjects, log, *_ = board
+async def test_a_slow_handler_holds_the_server_back(board: TestBoard) -> None:
+    subjects, log = board.subjects, board.log
     for _ in range(10):
         await log.append(*(Append(subjects.fact("a"), bytes(1000)) for _ in range(1000)))
     started, go_on = asyncio.Event(), asyncio.Event()
@@ -419,14 +462,14 @@ async def test_an_unsuitable_server_is_refused(info: dict[str, object], says: st
 PERMISSIONS = """
 authorization { users = [
   { user: admin, password: secret }
-  { user: reader, password: secret, permissions: { publish: ["$JS.API.>"], subscribe: ["_INBOX.>"] } }
+  { user: reader, password: secret, permissions: { publish: ["$JS.API.>", "bb.*.wake.>"], subscribe: ["_INBOX.>"] } }
   { user: deaf, password: secret, permissions: { subscribe: ["_INBOX_deaf.>"] } }
 ] }
 """
 
 
 @pytest.fixture
-def guarded(tmp_path: Path) -> "AsyncIterator[EmbeddedServer] | object":
+def guarded(tmp_path: Path) -> Iterator[EmbeddedServer]:
     with EmbeddedServer(tmp_path, settings=PERMISSIONS) as server:
         yield server
 
@@ -441,7 +484,13 @@ async def test_what_an_identity_may_not_is_said_at_once(guarded: EmbeddedServer,
             await log.append(Append(subjects.fact("run"), b"x"))
         with pytest.raises(NotPermitted):
             await log.append(*(Append(subjects.fact(f"run-{n}"), b"x") for n in range(40)))
-    assert await log.head() == 0
+        allowed = Append(subjects.wake("run"), b"x")
+        outcomes = await asyncio.gather(
+            log.append(allowed), log.append(Append(subjects.fact("run"), b"x")), return_exceptions=True
+        )
+        assert outcomes[0] == [Stored(1)], "a neighbour's refusal is not ours"
+        assert isinstance(outcomes[1], NotPermitted)
+    assert await log.head() == 1
     await connection.close()
     await admin.close()
 
