@@ -29,7 +29,7 @@ class Timer(Struct, frozen=True):
 
 class TaskState(Struct, frozen=True, omit_defaults=True):
     """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started.
-    `executions` are the executions whose usage is booked."""
+    `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`."""
 
     step: str
     group: int
@@ -106,7 +106,7 @@ class Missing(Struct, frozen=True, omit_defaults=True):
 
 class State(Struct, frozen=True, omit_defaults=True):
     """One run. `version` counts its events; `goal` is the digest of the goal's bytes, empty in a run without one;
-    `claimed` counts the bytes of accepted claims; `end` is empty while the run goes on."""
+    `claimed` counts the bytes that tasks ended with; `end` is empty while the run goes on."""
 
     log: str
     run: str
@@ -294,7 +294,7 @@ def _attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
         lost=task.lost + event.lost,
         waits=task.waits + (not event.lost),
         tried=task.tried if event.lost else (*task.tried, task.specialist),
-        executions=_booked(task, event.execution),
+        executions=_booked(task, task.specialist, event.execution),
     )
     return replace(
         state,
@@ -315,7 +315,7 @@ def _task_ended(state: State, event: e.TaskEnded, new: Next) -> State:
         message=event.message,
         claims=event.claims,
         silences=event.silences,
-        executions=_booked(task, event.execution),
+        executions=_booked(task, event.specialist, event.execution),
     )
     return replace(
         state,
@@ -369,7 +369,7 @@ def _input_late(state: State, event: e.InputLate, new: Next) -> State:
     tasks = state.tasks
     if event.execution and event.task in tasks:
         task = tasks[event.task]
-        tasks = tasks | {event.task: replace(task, executions=_booked(task, event.execution))}
+        tasks = tasks | {event.task: replace(task, executions=_booked(task, event.author, event.execution))}
     usage = state.usage + event.usage
     return replace(state, **new, tasks=tasks, late=_counted(state, event.author), usage=usage)
 
@@ -400,8 +400,13 @@ def _without(timers: dict[str, Timer], name: str) -> dict[str, Timer]:
     return {key: timer for key, timer in timers.items() if key != name} if name in timers else timers
 
 
-def _booked(task: TaskState, execution: str) -> tuple[str, ...]:
-    return (*task.executions, execution) if execution else task.executions
+def _booked(task: TaskState, specialist: str, execution: str) -> tuple[str, ...]:
+    return (*task.executions, booking(specialist, execution)) if execution else task.executions
+
+
+def booking(specialist: str, execution: str) -> str:
+    """One execution as tasks remember it: specialists draw their ids alone, so one cannot use up another's."""
+    return f"{execution} {specialist}"
 
 
 def _counted(state: State, author: str) -> dict[str, int]:

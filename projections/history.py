@@ -37,7 +37,7 @@ def unwritten(log: str, run: str) -> Folded:
 
 def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
-    does not continue what is there: log, run, dense versions, chain, rising causes."""
+    does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
     state, h, cursor = folded.state, folded.h, folded.cursor
     if (message.log, message.run) != (state.log, state.run):
         raise BrokenHistory(
@@ -47,13 +47,17 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
         raise BrokenHistory(state.run, state.version + 1, f"missing; the next message begins at {message.first}")
     if message.prev != h:
         raise BrokenHistory(state.run, message.first, "the chain does not continue what is stored before it")
-    for stored, event in decoded(message):
+    for place, (stored, event) in enumerate(decoded(message)):
         if upto is not None and state.version >= upto:
             break
         version = state.version + 1
-        if event.cause.seq < cursor or event.cause.seq >= seq:
+        if event.cause.seq < cursor + (place == 0) or event.cause.seq >= seq:
             raise BrokenHistory(state.run, version, f"caused by sequence {event.cause.seq}, out of order")
-        state, h, cursor = evolve(state, event), chain_next(h, stored), event.cause.seq
+        try:
+            state = evolve(state, event)
+        except (LookupError, StopIteration):
+            raise BrokenHistory(state.run, version, "speaks of what the run does not have") from None
+        h, cursor = chain_next(h, stored), event.cause.seq
     return Folded(state, h, cursor, seq)
 
 

@@ -215,7 +215,7 @@ class AttemptFailed(Event, tag="attempt_failed", frozen=True, kw_only=True):
 
 class TaskEnded(Event, tag="task_ended", frozen=True, kw_only=True):
     """A task has ended for good: with claims and silences (`code` empty), or with the code of its last attempt.
-    `size` is the number of bytes of the claims."""
+    `size` is the number of bytes of claims, silences and message."""
 
     v: Literal[2] = 2
     task: str

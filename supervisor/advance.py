@@ -3,16 +3,24 @@
 Pure.
 """
 
+from collections import Counter
+
 from projections.canonical import State, task_id
 from schemas import events as e
-from schemas.codec import VALUE_LIMIT, encode
+from schemas.codec import MESSAGE_LIMIT, VALUE_LIMIT, encode
 from schemas.expressions import BadExpression, evaluate, truth
+from schemas.goals import GOAL_LIMIT
 from schemas.playbooks import TASKS_LIMIT
 from schemas.validation import violation
 from supervisor.attempts import dispatch
 from supervisor.documents import Work, document
 from supervisor.draft import Draft
 from supervisor.policy import awaited, voices
+
+ITEMS_LIMIT = 1_000
+"""Items of one task: the facts of more would not fit into what one input may bring about."""
+ENVELOPE = 1_024
+"""Bytes of a task message or a child's goal beside its input and facts, at most."""
 
 
 def advance(draft: Draft) -> None:
@@ -50,13 +58,34 @@ def _expand(draft: Draft, step: e.PlanStep) -> None:
     if doubled := sorted(key for key in keys if key in draft.state.facts or key in draft.state.missing):
         raise BadExpression(f"step {step.id!r} names the key {doubled[0]!r}, which another step has decided")
     if len(set(keys)) < len(keys):
-        raise BadExpression(f"step {step.id!r} names a key twice: {min(key for key in keys if keys.count(key) > 1)!r}")
-    per_task = max(1, -(-len(work) // step.tasks))
+        twice = min(key for key, count in Counter(keys).items() if count > 1)
+        raise BadExpression(f"step {step.id!r} names a key twice: {twice!r}")
+    per_task = 1 if step.team else max(1, -(-len(work) // step.tasks))
     tasks = -(-len(work) // per_task) * len(taking_part)
+    if per_task > ITEMS_LIMIT:
+        draft.end(
+            "FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} has {per_task} items, {ITEMS_LIMIT} at most"
+        )
+        return
     if len(draft.state.tasks) + tasks > TASKS_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
         return
     draft.emit(e.StepExpanded, step=step.id, items=len(work), per_task=per_task, voices=tuple(taking_part))
+    if size := _too_large(draft, step, work):
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
+
+
+def _too_large(draft: Draft, step: e.PlanStep, work: Work) -> int:
+    """The bytes of the first task message that is over its limit, else 0. Raises BadExpression: what cannot be
+    evaluated must show now, and not when the task is put into the queue."""
+    limit = (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE
+    state = draft.state.steps[step.id]
+    facts = len(encode(work.read_facts()))
+    for group in range(-(-state.items // state.per_task)):
+        size = facts + len(encode(work.items(state, group)))
+        if size > limit:
+            return size
+    return 0
 
 
 def _dispatch_planned(draft: Draft) -> None:

@@ -50,8 +50,8 @@ def succeeded(
         specialist=task.specialist,
         execution=execution,
         claims=claims,
-        silences=tuple(e.Silence(silence.key, silence.code, silence.message[:1000]) for silence in silences),
-        size=len(encode(claims)),
+        silences=(said := tuple(e.Silence(silence.key, silence.code, silence.message[:1000]) for silence in silences)),
+        size=len(encode(claims)) + len(encode(said)),
         usage=usage,
     )
     settle(draft, task)
@@ -85,6 +85,7 @@ def failed(
         code=code,
         message=message,
         execution=execution,
+        size=len(encode(message)),
         usage=used,
     )
     settle(draft, task)

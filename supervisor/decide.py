@@ -9,7 +9,7 @@ Read it from the top: `decide` matches the input, each case ends in `advance`, w
 
 from msgspec import Struct
 
-from projections.canonical import State, TaskState, group_span
+from projections.canonical import State, TaskState, booking, group_span
 from schemas import events as e
 from schemas.catalogue import View
 from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode, unstorable
@@ -29,13 +29,13 @@ from schemas.inputs import (
     Unreadable,
     Wake,
 )
-from schemas.playbooks import plan_steps
+from schemas.playbooks import Playbook, plan_steps
 from schemas.validation import violation
 from supervisor.advance import advance
 from supervisor.attempts import dispatch, failed, succeeded
 from supervisor.documents import Work
 from supervisor.draft import Draft
-from supervisor.policy import WAITS_LIMIT, awaited, oversized, substitute
+from supervisor.policy import WAITS_LIMIT, awaited, child_code, oversized, substitute, voices
 
 RULES = 1
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
@@ -133,6 +133,8 @@ def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
     else:
         return draft.events
     ended = Draft(state, cause, draft.view)
+    if state.goal and state.rules < RULES:
+        ended.emit(e.RulesChanged, rules=RULES)
     if isinstance(end := cause.body, Ended):
         ended.late(cause.address.author, reason, end.task, end.execution[:64], end.usage)
     ended.end("FAILED", "BUDGET_EXCEEDED", reason)
@@ -145,13 +147,8 @@ def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
 def _open(state: State, cause: Input, goal: Goal, view: View) -> list[e.Event] | Rejected:
     if goal.parent and cause.address.author != SUPERVISOR:
         return Rejected("parent: only the supervisor asks for child runs")
-    found = view.playbook(goal.team)
-    if found is None:
-        return Rejected(f"team: no playbook {goal.team!r} on this board")
-    seq, playbook = found
-    if problem := violation(playbook.input, goal.input):
-        return Rejected(f"input: {problem}")
     draft = Draft(state, cause, view)
+    seq, playbook = view.playbook(goal.team) or (0, None)
     draft.emit(
         e.RunOpened,
         rules=RULES,
@@ -161,6 +158,20 @@ def _open(state: State, cause: Input, goal: Goal, view: View) -> list[e.Event] |
         input=goal.input,
         parent=goal.parent and e.Parent(goal.parent.run, goal.parent.task, goal.parent.depth),
     )
+    if (size := len(encode(draft.events[0]))) > INPUT_EVENTS_LIMIT:
+        return Rejected(f"input: has {size} bytes when written out; the limit is {INPUT_EVENTS_LIMIT}")
+    problem = f"team: no playbook {goal.team!r} on this board" if playbook is None else ""
+    if playbook and (breach := violation(playbook.input, goal.input)):
+        problem = f"input: {breach}"
+    if problem or playbook is None:
+        if not goal.parent:
+            return Rejected(problem)
+        draft.fail("INVALID_INPUT", problem)  # its parent waits for the end of the run
+        return draft.events
+    return _plan(draft, cause, playbook)
+
+
+def _plan(draft: Draft, cause: Input, playbook: Playbook) -> list[e.Event]:
     opened = draft.state
     draft.emit(
         e.PlanCommitted,
@@ -203,11 +214,14 @@ def _start_of_task(draft: Draft, author: str, started: Started) -> None:
 def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
     known = draft.state.tasks.get(end.task)
     execution = end.execution[:64]
-    if known and execution in known.executions:
+    if known and booking(author, execution) in known.executions:
         return
     task = _addressed(draft, author, end.task, end.attempt)
     if isinstance(task, str):
-        draft.late(author, task, end.task if known else "", execution, end.usage)
+        if known and author in {known.specialist, *known.tried}:
+            draft.late(author, task, end.task, execution, end.usage)
+        else:  # who never had the task has used nothing for it, whatever it says
+            draft.late(author, task)
         return
     if task.child:
         draft.late(author, "the task is with a child run", end.task, execution, end.usage)
@@ -253,6 +267,9 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
     kind, _, subject = name.partition(".")
     if kind == "await":
         step = draft.state.step(subject)
+        if voices(step, draft.view):  # the contract came first, only the wake about it comes later
+            advance(draft)
+            return
         draft.end("FAILED", "STUCK", f"nobody offered {awaited(step)!r} within {step.await_ms} ms")
         return
     task = draft.state.tasks[subject]
@@ -280,7 +297,7 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
         claims = tuple(e.Claim(key, child.result) for key in keys)
         succeeded(draft, child.task, child.child, claims, (), child.usage)
     else:
-        code: e.StopCode = "TOOL_DOWN" if child.end == "FAILED_RETRYABLE" else "INTERNAL"
+        code = child_code(child.end, child.code)
         message = f"child run {child.child} ended {child.end} {child.code}: {child.reason}"
         failed(draft, child.task, code, message[:1000], child.child, child.usage)
     advance(draft)

@@ -4,6 +4,7 @@ Pure. Each function answers one question from a state and the catalogue below th
 """
 
 import hashlib
+from typing import get_args
 
 from msgspec import Struct
 
@@ -11,7 +12,7 @@ from projections.canonical import State, StepState, TaskState
 from schemas.catalogue import View
 from schemas.codec import STATE_LIMIT, encode
 from schemas.contracts import RETRIED
-from schemas.events import PlanStep, Voice
+from schemas.events import PlanStep, StopCode, Voice
 
 WAITS_LIMIT = 3
 """Attempts in a row that nobody started before the task ends."""
@@ -74,6 +75,15 @@ def tried_again(code: str, task: TaskState, attempts: int) -> bool:
     return code in RETRIED and task.lost + 1 < attempts
 
 
+def child_code(end: str, code: str) -> StopCode:
+    """The code with which the task of a child run fails: its own, so that each level tries again only what may help."""
+    if end == "POLICY_BLOCKED":
+        return "POLICY_BLOCKED"
+    if end == "FAILED_RETRYABLE":
+        return "TOOL_DOWN"
+    return next((known for known in get_args(StopCode) if known == code), "INTERNAL")
+
+
 def child_run(run: str, task: str, attempt: int) -> str:
     """The id of a child run: the same whenever it is derived, and a token."""
     return f"{run[:40]}-{_derived(run, task, attempt)[:20]}"
@@ -90,8 +100,8 @@ def _derived(*parts: str | int) -> str:
 
 def oversized(state: State) -> int:
     """The size of the state in bytes when it is over its limit, else 0. A bound comes first: the exact size is taken
-    only where tasks and values could come near the limit."""
-    bound = 300 * (len(state.tasks) + len(state.facts) + len(state.missing)) + 2 * state.claimed
+    only where tasks and values could come near the limit. What was said may stand at three places at once."""
+    bound = 300 * (len(state.tasks) + len(state.facts) + len(state.missing)) + 3 * state.claimed
     if bound < STATE_LIMIT // 2:
         return 0
     size = len(encode(state))

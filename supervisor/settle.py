@@ -81,5 +81,5 @@ def _candidate(work: Work, task: str, by: str, claim: e.Claim, index: int) -> Ca
     if work.step.accept:
         scope = {"value": claim.value, "confidence": claim.confidence, "by": by}
         if not truth(work.accepts(index, scope)):
-            refused = f"not accepted: {work.step.accept}"
+            refused = f"not accepted: {work.step.accept[:200]}"
     return Candidate(task, by, claim.value, claim.confidence, refused)
