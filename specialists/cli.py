@@ -1,0 +1,205 @@
+"""`blackboard attach`, `detach` and `try`: specialists on a board, and one specialist without a board."""
+
+import asyncio
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import redirect_stdout
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blackboard.options import BoardOptions, board_options
+
+if TYPE_CHECKING:
+    from blackboard.board import Board
+    from schemas.inputs import Ended
+    from specialists.context import LocalContext
+    from specialists.loading import Loaded
+    from specialists.specialist import Specialist
+    from specialists.worker import WorkerEvent
+
+STOPPED, BLOCKED = 4, 5
+"""Exit codes of a specialist that ended without a value: docs/protocol.md."""
+
+
+async def _nobody_waits(board: "Board", capability: str) -> list[str]:
+    return []
+
+
+waiting: Callable[["Board", str], Awaitable[list[str]]] = _nobody_waits
+"""The runs that wait for a capability; asked before the contracts are offered."""
+
+
+@click.command()
+@click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
+@click.option("--concurrency", type=click.IntRange(1, 1000), help="Tasks of each specialist at the same time.")
+@click.option("--drain", "drain_s", metavar="SECONDS", type=click.FloatRange(0), default=10.0, show_default=True)
+@board_options
+def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, options: BoardOptions) -> None:
+    """Run specialists on the board until Ctrl-C. Tasks in work then have --drain seconds to end; what is left of them
+    goes to other workers.
+
+    TARGET is ./file.py:name, package.module:name or the name of a reference team (licences). Without :name it is the
+    team of that module, else all of its specialists. A team brings its playbook along.
+    """
+    from specialists.loading import LoadError, load
+
+    try:
+        loaded = [load(target) for target in targets]
+    except LoadError as error:
+        options.fail(error)
+    options.run(_attach(loaded, concurrency, drain_s, options))
+
+
+async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: float, options: BoardOptions) -> None:
+    from blackboard.board import open_board
+    from blackboard.client import Client
+    from specialists.worker import Worker
+
+    settings = options.settings()
+    stop = asyncio.Event()
+    for received in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(received, stop.set)
+    found = {id(one): one for target in loaded for one in target.specialists}
+    async with open_board(settings.nats, settings.board, name="worker") as board:
+        capabilities = sorted({capability for one in found.values() for capability in one.offers})
+        runs = {capability: await waiting(board, capability) for capability in capabilities}
+        worker = Worker(
+            board,
+            list(found.values()),
+            concurrency=concurrency,
+            drain_s=drain_s,
+            on_event=lambda event: _say_event(options, event, runs),
+        )
+        await worker.offer()
+        for team in [target.team for target in loaded if target.team]:  # last, so that its runs find everybody there
+            await Client(board, settings.name).teach(team.playbook)
+            options.say({"event": "team", "team": team.name}, f"team {team.name}: its playbook is on the board")
+        options.say({"event": "attached", "board": settings.board}, f"attached to board {settings.board}")
+        await worker.run(stop)
+        options.say({"event": "detached", "board": settings.board}, "drained")
+
+
+def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list[str]]) -> None:
+    from specialists.worker import Begun, Offered
+
+    if isinstance(event, Offered):
+        contract = event.contract
+        waited = sorted({run for capability in contract.offers for run in runs.get(capability, ())})
+        text = f"{contract.specialist} offers {', '.join(contract.offers)} (contract version {contract.version})"
+        if waited:
+            text += f"; {len(waited)} waited for it: {', '.join(waited[:10])}{', ...' if waited[10:] else ''}"
+        offered = {"specialist": contract.specialist, "offers": contract.offers, "version": contract.version}
+        options.say({"event": "offered", **offered, "seq": event.seq, "waiting": waited}, text)
+        return
+    record: dict[str, Any] = {"event": "begun", **event.key._asdict(), "execution": event.execution}
+    if isinstance(event, Begun):
+        if options.as_json:
+            options.say(record)
+        return
+    record |= {"event": event.how, "code": event.code, "message": event.message, "latency_ms": event.latency_ms}
+    outcome = f"{event.code}: {event.message}" if event.code else "done" if event.how == "stored" else event.how
+    task = f"{event.key.specialist}  {event.key.run}/{event.key.task} attempt {event.key.attempt}"
+    options.say(record, f"{task}  {outcome}  {event.latency_ms} ms")
+
+
+@click.command()
+@click.argument("specialist")
+@board_options
+def detach(specialist: str, options: BoardOptions) -> None:
+    """Withdraw SPECIALIST from the catalogue: new tasks go to others; what it has been given it may end."""
+    options.run(_detach(specialist, options))
+
+
+async def _detach(name: str, options: BoardOptions) -> None:
+    from blackboard.board import open_board
+    from blackboard.client import BadInput, Client
+
+    settings = options.settings()
+    async with open_board(settings.nats, settings.board, name="detach") as board:
+        client = Client(board, settings.name)
+        view = await client.catalogue()
+        if view.contract(name) is None:
+            known = ", ".join(contract.specialist for contract in view.contracts()) or "none"
+            raise BadInput(f"no specialist {name!r} offers anything on this board (specialists: {known})")
+        seq = await client.withdraw(name)
+    options.say({"specialist": name, "withdrawn": seq}, f"{name} is withdrawn; stop its workers when they are idle")
+
+
+_ANY = {"type": ["string", "number"]}
+"""The schema of a fact: JSON where it is JSON, else the word itself."""
+
+
+@click.command("try")
+@click.argument("target")
+@click.argument("words", nargs=-1, metavar="INPUT...")
+@click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="A fact that it may read; JSON or a word.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")
+def try_(target: str, words: tuple[str, ...], facts: tuple[str, ...], as_json: bool) -> None:
+    """Run the specialist TARGET on one input, with no board.
+
+    TARGET is ./file.py:name or package.module:name. INPUT is JSON, @file, or key=value ...
+    Exit code 4 when it stops without a value, 5 when it was not allowed what it wanted.
+    """
+    from blackboard.client import BadInput
+    from specialists.loading import LoadError
+    from specialists.signature import BadSpecialist
+
+    options = BoardOptions(as_json=as_json)
+    try:
+        with redirect_stdout(sys.stderr):  # what the specialist prints is no result of ours
+            chosen, context = _prepare(target, words, facts)
+            ended = options.run(_try(chosen, context))
+    except (BadInput, BadSpecialist, LoadError) as error:
+        options.fail(error)
+    _say_end(options, ended, context)
+    sys.exit(0 if not ended.code else BLOCKED if ended.code == "POLICY_BLOCKED" else STOPPED)
+
+
+def _prepare(target: str, words: tuple[str, ...], facts: tuple[str, ...]) -> "tuple[Specialist, LocalContext]":
+    """Raises LoadError, BadSpecialist, BadInput."""
+    from blackboard.arguments import goal_input
+    from specialists.context import LocalContext
+    from specialists.loading import load_specialist
+
+    chosen = load_specialist(target).fresh()
+    whole = words[0] if words and words[0][:1] in ("@", "{", "[") else None
+    given = goal_input(words[1:] if whole else words, whole, chosen.signature.input_schema)
+    known = goal_input(facts, None, {"properties": {fact.partition("=")[0]: _ANY for fact in facts}})
+    return chosen, LocalContext(chosen, known, input=given)
+
+
+async def _try(chosen: "Specialist", context: "LocalContext") -> "Ended":
+    from specialists.execution import Execution
+
+    ended = await Execution(chosen, context).run()
+    assert ended is not None, "nobody interrupts it"
+    return ended
+
+
+def _say_end(options: BoardOptions, ended: "Ended", context: "LocalContext") -> None:
+    import json
+
+    from msgspec import to_builtins
+
+    from schemas.inputs import ToolCalled
+
+    calls = [one for one in (*context.observations, *context.unrecorded) if isinstance(one, ToolCalled)]
+    claim = ended.claims[0] if ended.claims else None
+    usage = {name: getattr(ended.usage, name) for name in ("input_tokens", "output_tokens", "tool_calls")}
+    record: dict[str, Any] = {
+        "value": claim.value if claim else None,
+        "confidence": claim.confidence if claim else None,
+        "code": ended.code,
+        "message": ended.message,
+        "usage": usage,
+        "tools": [{**to_builtins(one), "code": one.code} for one in calls],
+    }
+    lines = [json.dumps(claim.value, indent=2, ensure_ascii=False)] if claim else [f"{ended.code}: {ended.message}"]
+    if claim and claim.confidence is not None:
+        lines.append(f"confidence {claim.confidence:g}")
+    lines += [f"tool {one.tool}: {one.code or 'ok'}  {one.duration_ms} ms" for one in calls]
+    if used := "  ".join(f"{name} {count}" for name, count in usage.items() if count):
+        lines.append(used)
+    options.say(record, "\n".join(lines))

@@ -1,0 +1,106 @@
+"""One execution of a task: all of its items, one after another, within its limit of work, and the end that follows.
+
+It decides what the end says. Taking tasks, storing ends and the rest of a worker's day is `worker`.
+"""
+
+import asyncio
+from typing import Any, Literal
+
+from schemas.contracts import RETRIED
+from schemas.events import Claim, Silence, StopCode
+from schemas.inputs import Ended
+from specialists.context import WorkContext
+from specialists.specialist import Specialist
+
+Interruption = Literal["cancelled", "drained"]
+
+
+class Execution:
+    """`run` it once; `interrupt` it from outside. `grace_s`: how long a coroutine that was cancelled may take to end;
+    after that, and where a thread goes on, `settled` tells when it is over."""
+
+    def __init__(self, specialist: Specialist, context: WorkContext, grace_s: float = 1.0) -> None:
+        self.specialist, self.context, self.task = specialist, context, context.task
+        self.interruption: Interruption | None = None
+        self._grace_s = grace_s
+        self._interrupted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._work: asyncio.Task[Ended] | None = None
+
+    def interrupt(self, why: Interruption) -> None:
+        """Stop it; the first reason stays, except that a cancel goes before anything else."""
+        if self.interruption != "cancelled":
+            self.interruption = why
+        if not self._interrupted.done():
+            self._interrupted.set_result(None)
+
+    async def run(self) -> Ended | None:
+        """The end, or None when it was interrupted: nobody then wants one, or another worker will write it."""
+        work = self._work = asyncio.create_task(self._items())
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # it may be that nobody asks
+        ends: list[asyncio.Future[Any]] = [work, self._interrupted]
+        try:
+            await asyncio.wait(ends, timeout=self.task.work_ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+            if not work.done():
+                await self._stop(work)
+                return None if self.interruption else self._timeout()
+        finally:
+            self.context.cancelled = self.context.cancelled or not work.done()
+            work.cancel()
+        if self.interruption == "cancelled":
+            return None
+        if work.cancelled():
+            return self._end("INTERNAL", "CancelledError: nobody cancelled it but itself")
+        return work.result()
+
+    async def settled(self) -> None:
+        """Return when nothing of it runs any more."""
+        while rest := {one for one in (self._work, *self.context.threads) if one and not one.done()}:
+            await asyncio.wait(rest)
+
+    @property
+    def lingers(self) -> bool:
+        """Whether something of it goes on after its end."""
+        return bool(self.context.threads) or (self._work is not None and not self._work.done())
+
+    async def _stop(self, work: "asyncio.Task[Ended]") -> None:
+        self.context.cancelled = True
+        work.cancel()
+        await asyncio.wait({work}, timeout=self._grace_s)
+
+    async def _items(self) -> Ended:
+        """A code after which another attempt may help ends the task: a retry does all of it again. So does the code of
+        an only item. Of several items, those that have no value for good are silent."""
+        claims: list[Claim] = []
+        silences: list[Silence] = []
+        several = len(self.task.items) > 1
+        for item in self.task.items:
+            result = await self.specialist.invoke(item.input, self.context)
+            if result.code and (result.code in RETRIED or not several):
+                return self._end(result.code, f"{item.key}: {result.message}" if several else result.message)
+            if result.code:
+                silences.append(Silence(item.key, result.code, result.message))
+            else:
+                claims.append(Claim(item.key, result.value, result.confidence))
+            await asyncio.sleep(0)  # a specialist that never waits must not stop the heartbeat
+        return self._end(claims=tuple(claims), silences=tuple(silences))
+
+    def _timeout(self) -> Ended:
+        return self._end("TIMEOUT", f"not ended within {self.task.work_ms} ms of work")
+
+    def _end(
+        self,
+        code: StopCode | Literal[""] = "",
+        message: str = "",
+        claims: tuple[Claim, ...] = (),
+        silences: tuple[Silence, ...] = (),
+    ) -> Ended:
+        return Ended(
+            task=self.task.task,
+            attempt=self.task.attempt,
+            execution=self.context.execution,
+            usage=self.context.usage,
+            code=code,
+            message=message[:1000],
+            claims=claims,
+            silences=silences,
+        )

@@ -1,0 +1,394 @@
+"""The worker: takes tasks from a board, has its specialists do them, and appends what came of it.
+
+The order that makes it safe to kill at any moment: the end of a task is stored on the log, then the task is
+acknowledged. A worker that dies in between, or before, leaves a task that is delivered again; the supervisor counts an
+execution once. What a specialist may not do is block the event loop: its task is then delivered to somebody else.
+"""
+
+import asyncio
+import contextlib
+import logging
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeVar
+
+from blackboard.board import Board
+from blackboard.client import Client
+from blackboard.log import Append, LogError, LogUnavailable, TooLarge
+from blackboard.queue import ACK_WAIT_S, Delivery, QueueGone, QueueUnavailable, TaskKey
+from schemas.codec import encode
+from schemas.contracts import EXECUTIONS_LIMIT, Contract
+from schemas.events import Usage
+from schemas.inputs import Ended, Observation, Progress, Started
+from schemas.tasks import BadTask, Task, decode_task
+from specialists.context import WorkContext
+from specialists.execution import Execution
+from specialists.specialist import Specialist, bounded
+
+T = TypeVar("T")
+_logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Timing:
+    """In seconds. `started_after_s`: work after which the board is told that it goes on. `grace_s`: for a coroutine to
+    end after it was cancelled. `backoff_s`: the first and the longest pause while the board does not answer."""
+
+    pull_s: float = 2.0
+    heartbeat_s: float = ACK_WAIT_S / 3
+    started_after_s: float = 1.0
+    grace_s: float = 1.0
+    backoff_s: tuple[float, float] = (0.2, 2.0)
+
+
+@dataclass(frozen=True)
+class Offered:
+    """The contract stands in the catalogue, at `seq`."""
+
+    contract: Contract
+    seq: int
+
+
+@dataclass(frozen=True)
+class Begun:
+    """A task was taken."""
+
+    key: TaskKey
+    execution: str
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A task is out of the worker's hands. `how`: its end is stored, the run has no use for it any more, or another
+    worker will have it. `code` is empty where the end holds values."""
+
+    key: TaskKey
+    execution: str
+    how: Literal["stored", "cancelled", "released"]
+    code: str
+    message: str
+    latency_ms: int
+    usage: Usage
+
+
+WorkerEvent = Offered | Begun | Finished
+
+
+class Job:
+    """A task in hand. The queue may deliver it more than once, when it was lost and filled again."""
+
+    def __init__(self, specialist: Specialist, delivery: Delivery, execution: Execution) -> None:
+        self.specialist, self.execution = specialist, execution
+        self.key, self.count = delivery.key, delivery.count
+        self.deliveries = [delivery]
+        self.began = asyncio.get_running_loop().time()
+
+    @property
+    def id(self) -> str:
+        return self.execution.context.execution
+
+    def latency_ms(self) -> int:
+        return round((asyncio.get_running_loop().time() - self.began) * 1000)
+
+
+class Worker:
+    """Works on a board with these specialists, `concurrency` tasks of each at the same time (default: what each says).
+
+    When told to stop it takes no more tasks, gives those in hand `drain_s` seconds to end, and releases the rest.
+    A coroutine that does not end when cancelled, or a plain function in its thread, keeps its place among the
+    `concurrency` until it returns: it cannot be killed. `on_event` is told what happens. Use a worker once.
+    """
+
+    def __init__(
+        self,
+        board: Board,
+        specialists: Sequence[Specialist],
+        *,
+        concurrency: int | None = None,
+        drain_s: float = 10.0,
+        timing: Timing | None = None,
+        on_event: Callable[[WorkerEvent], None] | None = None,
+    ) -> None:
+        self._board = board
+        self._specialists = [one.fresh() for one in specialists]
+        self._concurrency, self._drain_s = concurrency, drain_s
+        self._timing = timing or Timing()
+        self._tell = on_event or (lambda event: None)
+        self._jobs: dict[TaskKey, Job] = {}
+        self._handling: set[asyncio.Task[None]] = set()
+        self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self._failure: BaseException | None = None
+        self._outages: set[str] = set()
+        self._offered = False
+
+    async def offer(self) -> None:
+        """Put the contracts into the catalogue, unless they stand there as they are. Raises BadInput, LogError."""
+        if not self._offered:
+            for one in self._specialists:
+                contract = one.contract()
+                self._tell(Offered(contract, await Client(self._board, one.name).offer(contract)))
+        self._offered = True
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Offer the contracts, then work until `stop` is set. Raises BadInput where a contract is not valid, and
+        LogError where the board does not take what it is given."""
+        await self.offer()
+        listeners = [asyncio.create_task(self._listen(one.name, self._cancels(one))) for one in self._specialists]
+        pullers = [self._watched(self._pull(one)) for one in self._specialists]
+        ends = [asyncio.create_task(event.wait()) for event in (stop, self._failed)]
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await self._drain(pullers)
+        finally:
+            rest = [*ends, *listeners, *pullers, *self._handling]
+            for task in rest:
+                task.cancel()
+            await asyncio.gather(*rest, return_exceptions=True)
+        if self._failure is not None:
+            raise self._failure
+
+    async def _drain(self, pullers: Sequence["asyncio.Task[None]"]) -> None:
+        self._stopping.set()
+        if self._failure is None:
+            await asyncio.wait([*pullers, *self._handling], timeout=self._drain_s)
+        self._giving_up.set()
+        for job in self._jobs.values():
+            job.execution.interrupt("drained")
+        if self._handling:
+            await asyncio.wait(self._handling, timeout=self._timing.grace_s + 1)
+
+    def _watched(self, work: Awaitable[None]) -> "asyncio.Task[None]":
+        """A task whose failure ends the worker."""
+
+        def note(done: "asyncio.Task[None]") -> None:
+            if not done.cancelled() and (failure := done.exception()):
+                self._failure = self._failure or failure
+                self._failed.set()
+
+        task = asyncio.ensure_future(work)
+        assert isinstance(task, asyncio.Task)
+        task.add_done_callback(note)
+        return task
+
+    # --- taking tasks -------------------------------------------------------------------------------------------------
+
+    async def _pull(self, specialist: Specialist) -> None:
+        """One pull at a time, while there is a place for what it brings."""
+        places = asyncio.Semaphore(self._concurrency or specialist.concurrency)
+        pauses = self._pauses()
+        while not self._stopping.is_set() and await self._unless_stopping(places.acquire()):
+            delivery = None
+            try:
+                delivery = await self._unless_stopping(self._board.queue.pull(specialist.name, self._timing.pull_s))
+                self._back(f"the queue of {specialist.name}")
+                pauses = self._pauses()
+            except (QueueGone, QueueUnavailable) as error:
+                self._away(f"the queue of {specialist.name}", error)
+                await self._unless_stopping(asyncio.sleep(next(pauses)))
+            job = await self._admit(specialist, delivery) if delivery else None
+            if job is None:
+                places.release()
+                continue
+            handling = self._watched(self._handle(job))
+            self._handling.add(handling)
+            handling.add_done_callback(self._handling.discard)
+            handling.add_done_callback(lambda _: places.release())
+
+    async def _admit(self, specialist: Specialist, delivery: Delivery) -> Job | None:
+        """The job, known to `_listen` from now on; None where the delivery needs no work of ours."""
+        if self._stopping.is_set():
+            await delivery.release()
+            return None
+        try:
+            task = decode_task(delivery.data)
+        except BadTask as error:
+            _logger.error("a task that cannot be read was taken out: %s", error, extra=_extra(delivery.key))
+            await delivery.ack()
+            return None
+        if self._is_foreign(task):
+            self._away("the log of the tasks", f"log {task.log} is not ours; attach again if the board was made anew")
+            await delivery.release(self._timing.backoff_s[1])
+            return None
+        if (job := self._jobs.get(delivery.key)) is not None:
+            job.deliveries.append(delivery)
+            return None
+        context = WorkContext(
+            task, uuid.uuid4().hex[:16], specialist.tools, self._board.blobs, lambda one: self._record(task, one)
+        )
+        job = Job(specialist, delivery, Execution(specialist, context, self._timing.grace_s))
+        self._jobs[job.key] = job
+        return job
+
+    def _is_foreign(self, task: Task) -> bool:
+        try:
+            return task.log != self._board.log.id
+        except LogError:
+            return False  # an identity that may only append does not know the log's id
+
+    async def _listen(self, name: str, cancels: AsyncIterator[tuple[str, str]]) -> None:
+        """Best effort, like the cancels themselves."""
+        try:
+            async for run, task in cancels:
+                for key, job in list(self._jobs.items()):
+                    if (key.specialist, key.run, key.task) == (name, run, task):
+                        job.execution.interrupt("cancelled")
+        except QueueUnavailable as error:
+            _logger.warning("cancels for %s are not heard any more: %s", name, error)
+
+    def _cancels(self, specialist: Specialist) -> AsyncIterator[tuple[str, str]]:
+        return self._board.queue.cancels(specialist.name)
+
+    # --- doing one task -----------------------------------------------------------------------------------------------
+
+    async def _handle(self, job: Job) -> None:
+        self._tell(Begun(job.key, job.id))
+        heartbeat = asyncio.create_task(self._beat(job))
+        try:
+            ended = await self._execute(job)
+            stored = await self._store(job, ended) if ended else None
+            await self._let_go(job, stored)
+        finally:
+            heartbeat.cancel()
+            del self._jobs[job.key]
+        await self._await_lingering(job)
+
+    async def _execute(self, job: Job) -> Ended | None:
+        if job.count > EXECUTIONS_LIMIT:
+            message = f"killed its worker {job.count - 1} times"
+            return Ended(
+                task=job.key.task,
+                attempt=job.key.attempt,
+                execution=job.id,
+                usage=Usage(),
+                code="INTERNAL",
+                message=message,
+            )
+        announcement = asyncio.create_task(self._announce(job))
+        try:
+            return await job.execution.run()
+        finally:
+            announcement.cancel()
+
+    async def _announce(self, job: Job) -> None:
+        await asyncio.sleep(self._timing.started_after_s)
+        with contextlib.suppress(LogError):  # what refuses this refuses the end too, and is dealt with there
+            await self._record(
+                job.execution.task, Started(task=job.key.task, attempt=job.key.attempt, execution=job.id)
+            )
+
+    async def _beat(self, job: Job) -> None:
+        while True:
+            await asyncio.sleep(self._timing.heartbeat_s)
+            for delivery in job.deliveries:
+                await delivery.extend()
+
+    async def _let_go(self, job: Job, ended: Ended | None) -> None:
+        """Acknowledge what is stored or has no purpose any more, release what another worker has to do."""
+        cancelled = job.execution.interruption == "cancelled"
+        how: Literal["stored", "cancelled", "released"] = (
+            "stored" if ended else "cancelled" if cancelled else "released"
+        )
+        for delivery in job.deliveries:
+            await (delivery.release() if how == "released" else delivery.ack())
+        code, message = (ended.code, ended.message) if ended else ("", "")
+        usage, latency_ms = job.execution.context.usage, job.latency_ms()
+        self._tell(Finished(job.key, job.id, how, code, message, latency_ms, usage))
+        _logger.info("task %s", how, extra=_extra(job.key) | {"latency_ms": latency_ms, "code": code})
+
+    async def _await_lingering(self, job: Job) -> None:
+        if job.execution.lingers:
+            _logger.warning("its code goes on after its end and keeps its place", extra=_extra(job.key))
+            await self._unless_stopping(job.execution.settled())
+
+    # --- appending ----------------------------------------------------------------------------------------------------
+
+    async def _record(self, task: Task, observation: Observation) -> None:
+        """Append what a specialist does while it works, within the task's own limit. Progress is not worth waiting."""
+        append = self._append_of(task.specialist, task.run, observation)
+        for pause in self._pauses():
+            try:
+                await self._board.log.append(append)
+                self._back("the log")
+                return
+            except LogUnavailable as error:
+                self._away("the log", error)
+            if isinstance(observation, Progress):
+                return
+            await asyncio.sleep(pause)
+
+    async def _store(self, job: Job, ended: Ended) -> Ended | None:
+        """Append the end, the same bytes again until the log has them; what is stored, or None when there was no time
+        or no use. A call of a tool that was interrupted goes along."""
+        observations = [*job.execution.context.unrecorded, ended]
+        appends = [self._append_of(job.key.specialist, job.key.run, one) for one in observations]
+        pauses = self._pauses()
+        while True:
+            try:
+                await self._board.log.append(*appends)
+                self._back("the log")
+                return ended
+            except LogUnavailable as error:
+                self._away("the log", error)
+            except TooLarge as error:
+                if not ended.claims:
+                    raise
+                return await self._store(job, _too_large(ended, error))
+            if self._giving_up.is_set() or job.execution.interruption == "cancelled":
+                return None
+            await _unless(self._giving_up, asyncio.sleep(next(pauses)))
+
+    def _append_of(self, specialist: str, run: str, observation: Observation) -> Append:
+        return Append(self._board.subjects.observation(specialist, run), encode(observation))
+
+    # --- waiting ------------------------------------------------------------------------------------------------------
+
+    def _pauses(self) -> Iterator[float]:
+        pause, longest = self._timing.backoff_s
+        while True:
+            yield pause
+            pause = min(pause * 2, longest)
+
+    def _away(self, what: str, why: object) -> None:
+        """Say once that something does not answer, however often it is asked."""
+        if what not in self._outages:
+            self._outages.add(what)
+            _logger.warning("%s is away: %s", what, why)
+
+    def _back(self, what: str) -> None:
+        if what in self._outages:
+            self._outages.discard(what)
+            _logger.warning("%s is back", what)
+
+    async def _unless_stopping(self, wanted: Awaitable[T]) -> T | None:
+        return await _unless(self._stopping, wanted)
+
+
+async def _unless(event: asyncio.Event, wanted: Awaitable[T]) -> T | None:
+    """What `wanted` gives, or None when `event` comes first; it is cancelled then."""
+    work = asyncio.ensure_future(wanted)
+    waiting = asyncio.create_task(event.wait())
+    try:
+        await asyncio.wait({work, waiting}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            work.cancel()
+            await asyncio.wait({work})
+    finally:
+        work.cancel()
+        waiting.cancel()
+    return None if work.cancelled() else work.result()
+
+
+def _too_large(ended: Ended, error: TooLarge) -> Ended:
+    return Ended(
+        task=ended.task,
+        attempt=ended.attempt,
+        execution=ended.execution,
+        usage=ended.usage,
+        code="INVALID_OUTPUT",
+        message=bounded(f"the values of the task together are too large ({error}); store them with context.blob()"),
+    )
+
+
+def _extra(key: TaskKey) -> dict[str, object]:
+    return {"run": key.run, "task": key.task, "attempt": key.attempt, "specialist": key.specialist}
