@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from blackboard.blobs import Blobs
-from blackboard.log import Log
+from blackboard.log import Log, Message
 from blackboard.queue import Queue
 from schemas.subjects import Subjects
 
@@ -18,6 +18,13 @@ class Board:
     log: Log
     queue: Queue
     blobs: Blobs
+
+
+def floor_of(message: Message | None) -> int:
+    """The `floor` of a fact message: every input at or below it is decided. 0 where it says none that could be true."""
+    said = (message.headers or {}).get("floor", "") if message else ""
+    floor = int(said) if said.isascii() and said.isdecimal() and len(said) < 20 else 0
+    return floor if message and floor < message.seq else 0
 
 
 @asynccontextmanager

@@ -58,7 +58,7 @@ async def _board(options: BoardOptions) -> list[Finding]:
 
 
 async def _on_server(settings: Any) -> AsyncIterator[Finding]:
-    from blackboard.board import open_board
+    from blackboard.board import floor_of, open_board
     from blackboard.client import Client
     from blackboard.queue import QueueGone
 
@@ -66,8 +66,7 @@ async def _on_server(settings: Any) -> AsyncIterator[Finding]:
         yield Finding("server", "ok", f"{settings.nats}, with JetStream and a version that serves")
         yield Finding("log", "ok", f"{board.subjects.log_stream}, id {board.log.id}, {await board.log.head()} messages")
         last = await board.log.last(board.subjects.every("fact"))
-        floor = int((last.headers or {}).get("floor", "0")) if last else 0
-        yield Finding("facts", "ok", f"last at {last.seq}, floor {floor}" if last else "none yet")
+        yield Finding("facts", "ok", f"last at {last.seq}, floor {floor_of(last)}" if last else "none yet")
         try:
             yield Finding("queue", "ok", f"{len(await board.queue.keys())} tasks wait or are in work")
         except QueueGone:

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from blackboard.board import Board
 from blackboard.log import Append, Conflict, Message, Stored
 from schemas.catalogue import Catalogue, View
-from schemas.codec import decode_event, decode_facts, encode, sha256
+from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, decode_facts, encode, ends_run, sha256
 from schemas.contracts import Contract, read_contract
 from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
 from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
@@ -44,25 +44,26 @@ class Client:
         catalogue, subjects = Catalogue(), self.board.subjects
         async for messages in self.board.log.scan([subjects.every("contract"), subjects.every("playbook")]):
             for message in messages:
-                catalogue.add(message.seq, subjects.parse(message.subject), message.data)
+                if address := subjects.address(message.subject):
+                    catalogue.add(message.seq, address, message.data)
         return catalogue.below(2**63)
 
     async def waiting(self) -> dict[str, list[str]]:
         """The unfinished runs that wait for somebody who offers a capability, by capability."""
         log, subjects = self.board.log, self.board.subjects
         unfinished = [
-            message.subject
+            address.run
             async for message in log.last_per_subject(subjects.every("fact"))
-            if b'"type":"run_ended"' not in message.data
+            if not ends_run(message.data) and (address := subjects.address(message.subject))
         ]
         waiting: dict[str, list[str]] = {}
-        for subject in unfinished:
+        for run in unfinished:
             awaited: dict[str, str] = {}
-            async for messages in log.scan([subject]):
+            async for messages in log.scan([subjects.fact(run)]):
                 for message in messages:
                     _follow_awaited(awaited, message)
             for capability in sorted(set(awaited.values())):
-                waiting.setdefault(capability, []).append(subjects.parse(subject).run)
+                waiting.setdefault(capability, []).append(run)
         return waiting
 
     async def publish(self, team: str, input: dict[str, Any], run: str | None = None) -> str:
@@ -151,9 +152,13 @@ class Client:
 
 
 def _follow_awaited(awaited: dict[str, str], message: Message) -> None:
-    """Keep `awaited`, capability by step, up with one more fact message."""
-    for raw in decode_facts(message.data).events:
-        match decode_event(memoryview(raw)):
+    """Keep `awaited`, capability by step, up with one more fact message; what cannot be read says nothing."""
+    try:
+        events = [decode_event(memoryview(raw)) for raw in decode_facts(message.data).events]
+    except (NotAFactMessage, UnknownEvent):
+        return
+    for event in events:
+        match event:
             case CapabilityAwaited(step=step, capability=capability):
                 awaited[step] = capability
             case StepExpanded(step=step) | StepSkipped(step=step):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import orjson
 
-from schemas.events import EVENT_VERSIONS, Event, EventUnion
+from schemas.events import EVENT_VERSIONS, Event, EventUnion, RunEnded
 
 MESSAGE_LIMIT = 512 * 1024
 """Bytes of one fact message."""
@@ -130,6 +130,16 @@ def decode_facts(data: bytes) -> FactMessage:
     if not message.events or message.first < 1:
         raise NotAFactMessage("it holds no events, or numbers them below 1")
     return message
+
+
+def ends_run(data: bytes) -> bool:
+    """Whether a stored fact message holds the end of its run. What cannot be read holds none."""
+    if b'"type":"run_ended"' not in data:  # a value may hold these bytes too
+        return False
+    try:
+        return any(isinstance(decode_event(memoryview(event)), RunEnded) for event in decode_facts(data).events)
+    except (NotAFactMessage, UnknownEvent):
+        return False
 
 
 Upcaster = Callable[[dict[str, Any]], dict[str, Any]]

@@ -144,3 +144,10 @@ class Subjects:
             case ["contract" | "playbook" as family, author] if is_token(author):
                 return Address(family, author, "")
         raise BadName(f"{subject!r} does not name an author and a run by tokens")
+
+    def address(self, subject: str) -> Address | None:
+        """The address of a subject; None for one that `parse` refuses, which anybody may have written."""
+        try:
+            return self.parse(subject)
+        except BadName:
+            return None

@@ -66,13 +66,17 @@ class Committer:
     async def _load_missing(self, inputs: Sequence[Input]) -> None:
         """Read the runs that inputs name and that are not in memory. The run of a goal is taken to be new: the expected
         sequence tells when it is not."""
-        names = {i.address.run for i in inputs if not isinstance(i.body, Goal)} | {BOARD_RUN}
-        for run in sorted(names):
+        first: dict[str, int] = {}
+        for cause in inputs:
+            first.setdefault(BOARD_RUN, cause.seq)  # any of them may have to be rejected
+            if not isinstance(cause.body, Goal):
+                first.setdefault(cause.address.run, cause.seq)
+        for run, seq in sorted(first.items()):
             if run not in self.left and self._runs.get(run) is None:
                 try:
                     await self._runs.load(run)
                 except UNREADABLE as error:
-                    self.leave(run, min(i.seq for i in inputs if i.address.run in {run, BOARD_RUN}), str(error))
+                    self.leave(run, seq, str(error))
 
     def leave(self, run: str, seq: int, reason: str) -> None:
         """Leave a run alone from the input at `seq` on: it cannot be read, or newer rules decide it."""
@@ -109,6 +113,8 @@ class Committer:
             self.leave(run, cause.seq, f"defect: {type(defect).__name__}: {defect}")
             return
         if isinstance(events, Rejected):
+            if BOARD_RUN in self.left:
+                return
             folded = self._working(BOARD_RUN, pending)
             self._homes[cause.seq] = BOARD_RUN
             if cause.seq <= folded.cursor:

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from blackboard.board import Board
+from blackboard.board import Board, floor_of
 from blackboard.log import Append, LogUnavailable, Message
 from blackboard.queue import QueueGone, QueueUnavailable, TaskKey
 from projections.history import Folded
 from schemas.catalogue import Catalogue, View
-from schemas.codec import encode, sha256
+from schemas.codec import encode, ends_run, sha256
 from schemas.inputs import Ended, Input, TimerDue, Unreadable, Wake, read_input
 from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, Address, BadName
 from supervisor import effects
@@ -163,16 +163,17 @@ class Supervisor:
         at_head = await board.log.get(head) if head else None
         async for messages in board.log.scan([subjects.every("contract"), subjects.every("playbook")], upto=head):
             for message in messages:
-                self.catalogue.add(message.seq, subjects.parse(message.subject), message.data)
+                if address := subjects.address(message.subject):
+                    self.catalogue.add(message.seq, address, message.data)
         await self._load_unfinished(at_head.time_ms if at_head else 0)
-        await self._set_position(int((last.headers or {}).get("floor", "0")) if last else 0)
+        await self._set_position(floor_of(last))
         log.info("took over at position %d of %d", self.position, head)
 
     async def _load_unfinished(self, now_ms: int) -> None:
         open_runs = [
-            self._board.subjects.parse(message.subject).run
+            address.run
             async for message in self._board.log.last_per_subject(self._board.subjects.every("fact"))
-            if b'"type":"run_ended"' not in message.data
+            if not ends_run(message.data) and (address := self._board.subjects.address(message.subject))
         ]
         for run in open_runs:
             try:
@@ -293,9 +294,14 @@ class Supervisor:
             await self._wake(state.run, wake)
 
     async def _known(self, run: str) -> Folded | None:
+        """The run; None where it cannot be read, so that it is left alone."""
         if run in self.committer.left:
             return None
-        return self.runs.get(run) or await self.runs.load(run)
+        try:
+            return self.runs.get(run) or await self.runs.load(run)
+        except UNREADABLE as error:
+            self.committer.leave(run, self.position + 1, str(error))
+            return None
 
     async def _wake(self, run: str, wake: Wake) -> None:
         await self._board.log.append(Append(self._board.subjects.wake(run), encode(wake)))
@@ -338,10 +344,8 @@ class Supervisor:
 
     async def _is_over(self, key: TaskKey) -> bool:
         """Whether the run is known and has no such attempt in flight. What is unknown stays."""
-        if key.run in self.committer.left:
-            return False
-        folded = self.runs.get(key.run) or await self.runs.load(key.run)
-        return bool(folded.state.goal) and key not in effects.in_flight(folded.state)
+        folded = await self._known(key.run)
+        return folded is not None and bool(folded.state.goal) and key not in effects.in_flight(folded.state)
 
     def _view(self) -> View:
         """The catalogue as far as it was read."""
