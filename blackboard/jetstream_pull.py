@@ -93,6 +93,7 @@ class Puller:
         return None
 
     async def _ask(self, subject: str, token: str, timeout_s: float) -> None:
+        self._connection.check_inbox()
         if self._opening is None:
             self._opening = asyncio.ensure_future(self._connection.listen(f"{self._inbox}.*", self._on_message))
         await asyncio.shield(self._opening)

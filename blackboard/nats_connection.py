@@ -19,27 +19,14 @@ from nats.aio.subscription import Subscription
 
 from blackboard.log import LogError, LogUnavailable, NotPermitted
 from blackboard.nats_answers import Answers
-from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, ServerUnsuitable, status_of
+from blackboard.nats_dial import FastClient, dial
+from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, status_of
 
-OLDEST_SERVER = (2, 15)
-"""Earlier servers can lose acknowledged writes on power failure even with `sync_interval: always`."""
-
-PING_INTERVAL_S = 5
-RECONNECT_PAUSE_S = 0.1
 ANSWER_TIMEOUT_S = 2.0
 
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 _Call = Callable[[], None]
-
-
-class _Client(Client):
-    """nats-py's client with its header parser made fast: reading the log spends most of its time there."""
-
-    @staticmethod
-    def _parse_header_lines(raw: bytes) -> dict[str, str]:
-        lines = (line.partition(":") for line in raw.decode("utf-8", "replace").split("\r\n"))
-        return {name.strip(): value.strip() for name, colon, value in lines if colon}
 
 
 class Connection:
@@ -49,7 +36,7 @@ class Connection:
         self.url = url
         self.last_answer_at: float = 0
         """Loop time at which the last answer to anything came."""
-        self._client: Client = _Client()
+        self._client: Client = FastClient()
         self._inbox = ""
         self.answers = Answers()
         self._up = asyncio.Event()
@@ -62,60 +49,20 @@ class Connection:
 
     async def open(self, name: str, timeout_s: float, **options: Any) -> None:
         """Connect and check the server. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
-        loop = asyncio.get_running_loop()
-        fatal: asyncio.Future[None] = loop.create_future()
-        seen: list[Exception] = []
-
-        async def on_error(error: Exception) -> None:
-            seen.append(error)
-            del seen[:-1]
-            if "authorization" in str(error).lower() and not fatal.done():
-                fatal.set_exception(NotPermitted(f"{self.url} does not accept the credentials of {name!r}"))
-            self._on_error(error)
-
-        connecting = asyncio.create_task(
-            self._client.connect(
-                self.url.split(","),
-                name=name,
-                error_cb=on_error,
-                disconnected_cb=self._on_disconnected,
-                reconnected_cb=self._on_reconnected,
-                closed_cb=self._on_closed,
-                max_reconnect_attempts=-1,  # the default gives up after 60 and never comes back
-                reconnect_time_wait=RECONNECT_PAUSE_S,  # type: ignore[arg-type]  # it only sleeps for that long
-                ping_interval=PING_INTERVAL_S,
-                max_outstanding_pings=2,
-                pending_size=0,  # else what timed out while disconnected is sent after the reconnect
-                **options,
-            )
+        await dial(
+            self._client,
+            self.url,
+            name,
+            timeout_s,
+            self._on_error,
+            disconnected_cb=self._on_disconnected,
+            reconnected_cb=self._on_reconnected,
+            closed_cb=self._on_closed,
+            **options,
         )
-        await asyncio.wait([connecting, fatal], timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if not connecting.done():
-            connecting.cancel()
-            await asyncio.wait([connecting])
-            await self._client.close()
-            if fatal.done():
-                fatal.result()
-            raise LogUnavailable(f"no NATS server answers at {self.url} within {timeout_s:g} s ({_reason(seen)})")
-        fatal.cancel()
-        connecting.result()
-        await self._check_server()
         self._up.set()
         self._inbox = self._client.new_inbox()
         await self.listen(f"{self._inbox}.*", self._on_answer, self._on_inbox_refused)
-
-    async def _check_server(self) -> None:
-        info = self._client._server_info
-        version = str(info.get("version", "0"))
-        numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:2])
-        why = None
-        if numbers < OLDEST_SERVER:
-            why = f"is version {version}, and a board needs 2.15 or newer: upgrade it"
-        elif not info.get("jetstream"):
-            why = "runs without JetStream, which holds the log: start it with JetStream enabled"
-        if why:
-            await self._client.close()
-            raise ServerUnsuitable(f"the NATS server at {self.url} {why}")
 
     async def close(self) -> None:
         """Send what is pending, then close. What is being waited for ends with Disconnected."""
@@ -161,13 +108,17 @@ class Connection:
         except DOWN:
             raise Disconnected(f"no connection to {self.url}") from None
 
+    def check_inbox(self) -> None:
+        """Raise NotPermitted when the server does not let this connection hear answers."""
+        if self._refused_inbox:
+            raise self._refused_inbox
+
     async def ask(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None
     ) -> tuple[str, asyncio.Future[Msg]]:
         """Publish and return a token and the future of the answer: a message, Disconnected or NotPermitted. Whoever
         stops waiting must call `answers.forget`."""
-        if self._refused_inbox:
-            raise self._refused_inbox
+        self.check_inbox()
         token, future = self.answers.expect(subject)
         try:
             await self.publish(subject, data, f"{self._inbox}.{token}", headers)
@@ -284,10 +235,6 @@ class Listener:
         self._connection.unlisten(self.subject)
         with contextlib.suppress(errors.BadSubscriptionError, *DOWN):  # each means that it is gone already
             await self._subscription.unsubscribe()
-
-
-def _reason(seen: list[Exception]) -> str:
-    return str(seen[-1]) or type(seen[-1]).__name__ if seen else "no reason given"
 
 
 async def connect(url: str, name: str = "blackboard", *, timeout_s: float = 5.0, **options: Any) -> Connection:

@@ -12,6 +12,7 @@ import pytest
 
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream import JetStreamLog, attach, create_board
+from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_streams import NoBoard, StreamMismatch, log_config
 from blackboard.log import (
     Append,
@@ -500,6 +501,8 @@ async def test_a_wrong_inbox_is_said_at_once(guarded: EmbeddedServer, subjects: 
     async with asyncio.timeout(1):
         with pytest.raises(NotPermitted, match="inbox prefix"):
             await attach(connection, subjects)
+        with pytest.raises(NotPermitted, match="inbox prefix"):
+            await JetStreamQueue(connection, subjects).pull("reader", 10)
     await connection.close()
     connection = await connect(guarded.url, "deaf", user="deaf", password="secret", inbox_prefix="_INBOX_deaf")
     with pytest.raises(NoBoard):
