@@ -153,6 +153,8 @@ def _read(family: str, data: bytes) -> Observation | Signal | Wake | str:
         body: Observation | Signal | Wake = _DECODERS[family].decode(data)
     except msgspec.MsgspecError as error:
         return _reason(family, data, error)
+    if isinstance(body, Cancel) and "type" not in msgspec.json.decode(data):  # optional where only one type is known
+        return "unknown type 'None' of signal"
     return body
 
 
