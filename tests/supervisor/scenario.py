@@ -1,0 +1,255 @@
+"""Scenarios for the deciding core, without an event loop or a server: `given(inputs).when(input).then(events)`.
+
+Every decision on the way is checked against what always holds: it can be repeated, it leaves the state alone, its
+events survive being stored, and the run that they lead to can go on or has ended.
+"""
+
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from projections.canonical import State, evolve
+from projections.history import Folded, state_digest, unwritten
+from schemas import events as e
+from schemas.catalogue import Catalogue
+from schemas.codec import INPUT_EVENTS_LIMIT, STATE_LIMIT, canonical, chain_next, decode_event, encode
+from schemas.inputs import Input, TimerDue, read_input
+from schemas.subjects import Address, Subjects
+from supervisor import effects
+from supervisor.decide import Rejected, decide, decide_board
+
+LOG, RUN = "log-1", "r1"
+SUBJECTS = Subjects()
+
+
+class Said(NamedTuple):
+    """A message to be appended: `body` is bytes, something JSON-like, or a Struct."""
+
+    family: str
+    author: str
+    body: Any
+    run: str = RUN
+
+    @property
+    def data(self) -> bytes:
+        if isinstance(self.body, bytes):
+            return self.body
+        return encode(self.body) if isinstance(self.body, msgspec.Struct) else json.dumps(self.body).encode()
+
+    @property
+    def subject(self) -> str:
+        middle = "" if self.family in {"wake", "fact"} else f".{self.author}"
+        run = "" if self.family in {"contract", "playbook"} else f".{self.run}"
+        return f"bb.main.{self.family}{middle}{run}"
+
+    @property
+    def address(self) -> Address:
+        return SUBJECTS.parse(self.subject)
+
+
+class Due(NamedTuple):
+    """The wake of a timer as it is armed when the scenario comes to it, or as `armed` says."""
+
+    timer: str
+    armed: int | None = None
+    run: str = RUN
+
+
+def offer(specialist: str, *offers: str, **fields: Any) -> Said:
+    return Said("contract", specialist, {"specialist": specialist, "offers": offers, **fields})
+
+
+def step(name: str, capability: str = "work", **fields: Any) -> dict[str, Any]:
+    doer = {} if "team" in fields else {"capability": capability}
+    return {"id": name, **doer, **fields}
+
+
+def teach(*steps: dict[str, Any], team: str = "t", **fields: Any) -> Said:
+    return Said("playbook", team, {"team": team, "steps": steps, **fields})
+
+
+def goal(input: dict[str, Any] | None = None, team: str = "t", by: str = "me", run: str = RUN, **fields: Any) -> Said:
+    return Said("goal", by, {"team": team, "input": input or {}, **fields}, run)
+
+
+def started(task: str, attempt: int = 1, by: str = "w", execution: str = "", run: str = RUN) -> Said:
+    body = {"type": "started", "task": task, "attempt": attempt, "execution": execution or f"{task}/{attempt}"}
+    return Said("obs", by, body, run)
+
+
+def ended(
+    task: str,
+    claims: dict[str, Any] | None = None,
+    attempt: int = 1,
+    by: str = "w",
+    run: str = RUN,
+    **fields: Any,
+) -> Said:
+    """The end of an attempt with claims by key, or with `code`; `silences` by key are codes."""
+    silences = [{"key": key, "code": code} for key, code in fields.pop("silences", {}).items()]
+    confidence = fields.pop("confidence", None)
+    body = {
+        "type": "ended",
+        "task": task,
+        "attempt": attempt,
+        "execution": f"{task}/{attempt}/{by}",
+        "usage": {},
+        "claims": [
+            {"key": key, "value": value} | ({} if confidence is None else {"confidence": confidence})
+            for key, value in (claims or {}).items()
+        ],
+        **({"silences": silences} if silences else {}),
+        **fields,
+    }
+    return Said("obs", by, body, run)
+
+
+def failed(task: str, code: str, attempt: int = 1, by: str = "w", **fields: Any) -> Said:
+    return ended(task, None, attempt, by, code=code, **fields)
+
+
+def cancel(by: str = "ann", reason: str = "", run: str = RUN) -> Said:
+    return Said("signal", by, {"type": "cancel", "reason": reason}, run)
+
+
+def came(capability: str, run: str = RUN) -> Said:
+    return Said("wake", "", {"type": "capability_came", "capability": capability}, run)
+
+
+def event(kind: str, **fields: Any) -> tuple[str, dict[str, Any]]:
+    """What an event looks like: its type, and the fields that matter, as JSON has them."""
+    return kind, fields
+
+
+class Scenario:
+    """A board whose inputs are decided one by one. `last` are the events of the last input, of all runs."""
+
+    def __init__(self, *said: Said | Due) -> None:
+        self.catalogue = Catalogue()
+        self.folded: dict[str, Folded] = {}
+        self.last: list[e.Event] = []
+        self.seq, self.time_ms = 0, 1_000_000
+        self.inputs: list[Input] = []
+        for one in said:
+            self.say(one)
+
+    def say(self, *said: Said | Due) -> "Scenario":
+        for one in said:
+            self.last = self._take(one)
+        return self
+
+    when = say
+
+    def then(self, *expected: tuple[str, dict[str, Any]]) -> "Scenario":
+        """The last input brought exactly these events about, in this order; each as far as it is described."""
+        have = [msgspec.to_builtins(event) for event in self.last]
+        shown = [(event["type"], event) for event in have]
+        assert [kind for kind, _ in shown] == [kind for kind, _ in expected], have
+        for (_, found), (_, fields) in zip(shown, expected, strict=True):
+            assert {name: found.get(name, _default(found, name)) for name in fields} == fields, found
+        return self
+
+    @property
+    def state(self) -> State:
+        return self.of(RUN)
+
+    def of(self, run: str) -> State:
+        return self._run(run).state
+
+    def rejections(self) -> list[str]:
+        """The reasons that the last input was rejected for."""
+        return [event.reason for event in self.last if isinstance(event, e.InputRejected)]
+
+    def later(self, ms: int) -> "Scenario":
+        self.time_ms += ms
+        return self
+
+    def _run(self, run: str) -> Folded:
+        return self.folded.get(run) or unwritten(LOG, run)
+
+    def _take(self, said: Said | Due) -> list[e.Event]:
+        if isinstance(said, Due):
+            armed = self.of(said.run).timers[said.timer].armed if said.armed is None else said.armed
+            said = Said("wake", "", TimerDue(timer=said.timer, armed=armed), said.run)
+        self.seq += 1
+        if said.family in {"contract", "playbook"}:
+            problem = self.catalogue.add(self.seq, said.address, said.data)
+            assert problem is None, problem
+            return []
+        cause = read_input(self.seq, said.subject, said.address, self.time_ms, said.data)
+        self.inputs.append(cause)
+        return self._decide(cause)
+
+    def _decide(self, cause: Input) -> list[e.Event]:
+        run, view = cause.address.run, self.catalogue.below(cause.seq)
+        before = self.of(run)
+        was = state_digest(before)
+        decided = decide(before, cause, view)
+        assert decided == decide(before, cause, view), "the same three give the same events"
+        assert was == state_digest(before), "a decision leaves the state alone"
+        if isinstance(decided, Rejected):
+            run, before = "_board", self.of("_board")
+            decided = decide_board(before, cause, view, decided.reason)
+        self._store(run, before, decided, cause)
+        return decided
+
+    def _store(self, run: str, state: State, decided: list[e.Event], cause: Input) -> None:
+        folded = self._run(run)
+        h = folded.h
+        for number, one in enumerate(decided, state.version + 1):
+            stored = encode(one)
+            assert decode_event(stored) == one, "what is stored is what was decided"
+            assert (one.cause.seq, one.cause.sha256) == (cause.seq, cause.sha256)
+            assert one.at >= state.now, "the time of a run never goes back"
+            state, h = evolve(state, decode_event(stored)), chain_next(h, stored)
+            assert state.version == number
+        if decided:
+            self.folded[run] = Folded(state, h, cause.seq, 0)
+            assert sum(len(encode(one)) for one in decided) <= INPUT_EVENTS_LIMIT + 2_048
+            check_state(state)
+
+
+def _default(found: dict[str, Any], name: str) -> Any:
+    kind = next(kind for kind in msgspec.inspect.type_info(e.EventUnion).types if kind.tag == found["type"])
+    return next((field.default for field in kind.fields if field.name == name), None)
+
+
+def check_state(state: State) -> None:
+    """What holds of every stored state of a run, at every version that an input ends at."""
+    assert len(canonical(state)) <= STATE_LIMIT + 2_048
+    if state.end or not state.goal:
+        assert not state.timers
+        assert not effects.in_flight(state)
+        return
+    assert state.in_flight or state.timers, "an unfinished run waits for something"
+    dispatched = {name for name, task in state.tasks.items() if task.status == "dispatched"}
+    awaited = {f"await.{name}" for name, one in state.steps.items() if one.awaiting and one.items < 0}
+    assert set(state.timers) == {f"task.{name}" for name in dispatched} | awaited
+    assert state.in_flight == len(dispatched) <= state.parallel
+    for name, one in state.steps.items():
+        tasks = [task for task in state.tasks.values() if task.step == name]
+        assert one.tasks == len(tasks)
+        assert one.dispatched == sum(task.attempt > 0 for task in tasks)
+        assert one.ended == sum(task.status == "ended" for task in tasks)
+        decided = [item for item in (*state.facts.values(), *state.missing.values()) if item.step == name]
+        assert one.settled == len(decided)
+    for entry in effects.entries(state, effects.in_flight(state)):
+        assert len(entry.data) < 512 * 1024
+    assert all(len(child.data) <= 256 * 1024 for child in effects.child_goals(state))
+
+
+def given(*said: Said | Due) -> Scenario:
+    return Scenario(*said)
+
+
+def task_ends(scenario: Scenario) -> Iterator[str]:
+    """The tasks in flight, as they stand."""
+    yield from sorted(name for name, task in scenario.state.tasks.items() if task.status == "dispatched")
+
+
+def run_with(*said: Said | Due, **playbook: Any) -> Scenario:
+    """A run of the usual team: `w` offers `work`, one step `a`, its fact `a`, in flight."""
+    steps = playbook.pop("steps", [step("a")])
+    return given(offer("w", "work"), teach(*steps, **playbook), goal(), *said)
