@@ -1,0 +1,202 @@
+"""Auditing: whether a stored history is what was written, and whether it follows from the inputs that it cites.
+
+Pure. Checked at each event: it can be read, versions are dense, the chain goes on, causes rise, and the input that is
+cited lies on a subject of this run and has the bytes that were decided about. Where the supervisor left the digest of
+its state with a message, the folded state must have the same.
+
+A chain is checked where the next message continues it, so bytes that were changed in the very last message show only in
+that digest, or in who else cites the run's `head`.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+
+from msgspec import Struct
+
+from blackboard.log import Message
+from projections.history import BrokenHistory, Folded, fold, outcome_digest, state_digest, unwritten
+from schemas.codec import FactMessage, NotAFactMessage, UnknownEvent, decode_event, decode_facts, sha256
+from schemas.events import Cause, Event
+from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, BadName, Subjects
+
+STATE_HEADER = "state"
+"""The header with the digest of the state that the supervisor held after the message."""
+
+
+class Violation(BrokenHistory):
+    """The first event of a history that is wrong: `version` of `run`, in the message at sequence `seq` of the log."""
+
+    exit_code = 1
+
+    def __init__(self, run: str, version: int, problem: str, seq: int) -> None:
+        super().__init__(run, version, problem)
+        self.seq = seq
+
+    def __str__(self) -> str:
+        return f"run {self.run}, event {self.version}, in the message at sequence {self.seq}: {self.problem}"
+
+
+class Recorded(Struct, frozen=True):
+    """One event of a history: its number, and the sequence of the message that holds it."""
+
+    version: int
+    seq: int
+    event: Event
+
+
+class Cited(Struct, frozen=True):
+    """What an auditor has to know of an input: where it was appended, and the digest of its bytes."""
+
+    subject: str
+    sha256: str
+
+
+class Audited(Struct, frozen=True):
+    """A history without a violation: `inputs` were found as cited, and the state was compared with `states` digests
+    that supervisors left. `head`, `state` and `outcome` are the digests at `version`."""
+
+    run: str
+    version: int
+    messages: int
+    inputs: int
+    states: int
+    head: str
+    state: str
+    outcome: str
+
+
+Find = Callable[[int], Cited | None]
+"""The input at a sequence, or None where the log has no message."""
+
+
+def cited(message: Message) -> Cited:
+    return Cited(message.subject, sha256(message.data))
+
+
+def take(folded: Folded, message: Message, upto: int | None = None) -> Folded:
+    """The run with the events of one more message of the log, up to version `upto`. Raises Violation."""
+    run, expected = folded.state.run, folded.state.version + 1
+    try:
+        facts = decode_facts(message.data)
+    except NotAFactMessage as error:
+        raise Violation(run, expected, f"not a fact message: {error}", message.seq) from None
+    try:
+        return fold(folded, facts, message.seq, upto)
+    except BrokenHistory as broken:
+        raise Violation(run, broken.version, broken.problem, message.seq) from None
+    except UnknownEvent as error:
+        raise Violation(run, expected + _readable(facts), str(error), message.seq) from None
+
+
+def _readable(facts: FactMessage) -> int:
+    """How many events of a message can be read before the first that cannot."""
+    for count, raw in enumerate(facts.events):
+        try:
+            decode_event(memoryview(raw))
+        except UnknownEvent:
+            return count
+    return len(facts.events)
+
+
+def recorded(message: Message) -> Iterator[Recorded]:
+    """The events of a fact message, with their numbers. Raises NotAFactMessage, UnknownEvent."""
+    facts = decode_facts(message.data)
+    for number, raw in enumerate(facts.events):
+        yield Recorded(facts.first + number, message.seq, decode_event(memoryview(raw)))
+
+
+def causes(message: Message) -> Iterator[int]:
+    """The sequences that a message cites, as far as it can be read."""
+    try:
+        for item in recorded(message):
+            yield item.event.cause.seq
+    except (NotAFactMessage, UnknownEvent):
+        return
+
+
+class Auditor:
+    """Audits one run, message by message, in order of the log. `folded` is the run so far."""
+
+    def __init__(self, log: str, run: str, subjects: Subjects) -> None:
+        self.folded = unwritten(log, run)
+        self._subjects = subjects
+        self._messages = self._inputs = self._states = 0
+        self._checked = 0
+
+    def add(self, message: Message, find: Find) -> None:
+        """One more message of the run; `find` is asked for each input that it cites. Raises Violation at the first
+        event that is wrong."""
+        violation: Violation | None = None
+        try:
+            self.folded = take(self.folded, message)
+        except Violation as found:
+            violation = found
+        self._check_causes(message, find, violation.version if violation else None)
+        if violation:
+            raise violation
+        self._check_state(message)
+        self._messages += 1
+
+    def result(self) -> Audited:
+        state = self.folded.state
+        return Audited(
+            run=state.run,
+            version=state.version,
+            messages=self._messages,
+            inputs=self._inputs,
+            states=self._states,
+            head=self.folded.h,
+            state=state_digest(state),
+            outcome=outcome_digest(state),
+        )
+
+    def _check_causes(self, message: Message, find: Find, below: int | None) -> None:
+        """Of the events numbered below `below` (None: all): what comes after a violation is not looked at."""
+        try:
+            for item in recorded(message):
+                if below is not None and item.version >= below:
+                    return
+                if item.event.cause.seq != self._checked:
+                    if problem := self._wrong_with(item.event.cause, find):
+                        raise Violation(self.folded.state.run, item.version, problem, message.seq)
+                    self._checked = item.event.cause.seq
+                    self._inputs += 1
+        except (NotAFactMessage, UnknownEvent):
+            return
+
+    def _wrong_with(self, cause: Cause, find: Find) -> str | None:
+        there = find(cause.seq)
+        if there is None:
+            return f"cites the input at sequence {cause.seq}, where the log has no message"
+        if there.sha256 != cause.sha256:
+            return f"cites the input at sequence {cause.seq} by another digest than that of the bytes stored there"
+        if self.folded.state.run != BOARD_RUN and not self._is_input(there.subject):
+            return f"cites the message at sequence {cause.seq}, which is no input of this run but {there.subject}"
+        return None
+
+    def _is_input(self, subject: str) -> bool:
+        try:
+            address = self._subjects.parse(subject)
+        except BadName:
+            return False
+        return address.family in INPUT_FAMILIES and address.run == self.folded.state.run
+
+    def _check_state(self, message: Message) -> None:
+        held = (message.headers or {}).get(STATE_HEADER)
+        if held is None:
+            return
+        state = self.folded.state
+        if held != state_digest(state):
+            problem = "the supervisor that wrote it held another state than its events add up to"
+            raise Violation(state.run, state.version, problem, message.seq)
+        self._states += 1
+
+
+def audit(log: str, run: str, subjects: Subjects, facts: Iterable[Message], find: Find) -> Audited | Violation:
+    """What the fact messages of `run`, in order, are worth: a summary, or the first violation."""
+    auditor = Auditor(log, run, subjects)
+    try:
+        for message in facts:
+            auditor.add(message, find)
+    except Violation as violation:
+        return violation
+    return auditor.result()

@@ -1,0 +1,89 @@
+"""`watch`, `tail`, `runs`, `show`, `why` and `rebuild`: the verbs of those who look on. They read the log and nothing
+else; each stands in a module of its own, which is imported when it is called."""
+
+import sys
+
+import click
+
+from blackboard.options import BoardOptions, board_options
+
+RUN_HELP = "RUN is a run's id, the beginning of it, or @last."
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@board_options
+def watch(run: str, options: BoardOptions) -> None:
+    """Follow RUN until it ends: phase, steps, facts, and what it waits for.
+
+    Progress goes to stderr, the result to stdout; with --json each change is a line on stdout. Exit code: 0 DONE,
+    3 DEGRADED, 4 FAILED or FAILED_RETRYABLE, 5 POLICY_BLOCKED, 6 CANCELLED.
+    """
+    from projections.cli_watch import watch_run
+
+    sys.exit(options.run(watch_run(options, run)))
+
+
+@click.command(epilog=RUN_HELP)
+@click.option("--run", help="Only what belongs to this run.")
+@click.option("--after", metavar="SEQ", type=click.IntRange(0), default=0, help="Begin behind this sequence.")
+@click.option("--follow/--no-follow", default=False, help="Go on with what comes, until Ctrl-C.")
+@board_options
+def tail(run: str | None, after: int, follow: bool, options: BoardOptions) -> None:
+    """Print the messages of the log, one line each: sequence, time, what it is, author, run, content."""
+    from projections.cli_tail import tail_log
+
+    options.run(tail_log(options, run, after, follow))
+
+
+@click.command()
+@board_options
+def runs(options: BoardOptions) -> None:
+    """List the runs of the board, the newest last, from a view that is brought up to date first."""
+    from projections.cli_runs import list_runs
+
+    options.run(list_runs(options))
+
+
+@click.command(epilog=f"{RUN_HELP} `show _board` lists the inputs that were rejected.")
+@click.argument("run")
+@board_options
+def show(run: str, options: BoardOptions) -> None:
+    """Show RUN: phase, steps, tasks in flight and with whom, what it waits for, facts, result, digests."""
+    from projections.cli_show import show_run
+
+    options.run(show_run(options, run))
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@click.argument("key")
+@board_options
+def why(run: str, key: str, options: BoardOptions) -> None:
+    """Explain the fact KEY of RUN: its value, who claimed it, what lost and why, who declined, and on what inputs."""
+    from projections.cli_why import explain_fact
+
+    options.run(explain_fact(options, run, key))
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run of the board, in one read of the log.")
+@click.option("--version", metavar="N", type=click.IntRange(1), help="Only the first N events.")
+@click.option("--check", is_flag=True, help="Also the inputs that are cited, and the states that supervisors held.")
+@board_options
+def rebuild(run: str | None, everything: bool, version: int | None, check: bool, options: BoardOptions) -> None:
+    """Rebuild RUN (or --all) from the log alone and print version, head, state and outcome digests.
+
+    Exit code 1 at the first event that is not what was written, or does not follow from what it cites.
+    """
+    from projections.cli_rebuild import rebuild_each, rebuild_one
+
+    if everything == bool(run):
+        raise click.UsageError("name a RUN, or --all")
+    if version and (everything or check):
+        raise click.UsageError("--version goes with one RUN, and not with --check")
+    if run:
+        options.run(rebuild_one(options, run, version, check))
+    else:
+        options.run(rebuild_each(options, check))

@@ -1,0 +1,142 @@
+"""`blackboard show`: one run as it is now, and the inputs that belong to none."""
+
+from typing import Any
+
+import click
+
+from blackboard.board import Board, open_board
+from blackboard.options import BoardOptions
+from projections.audit import Recorded
+from projections.cli_text import clean, console, lasting, value, when
+from projections.find import find_run
+from projections.history import Folded
+from projections.rebuild import history, rebuild
+from projections.status import digests, muted, status
+from schemas.events import InputRejected
+from schemas.subjects import BOARD_RUN
+
+NAMES_SHOWN = 20
+
+
+async def show_run(options: BoardOptions, text: str) -> None:
+    settings = options.settings()
+    async with open_board(settings.nats, settings.board, name="show") as board:
+        run = await find_run(board, text)
+        if run == BOARD_RUN:
+            folded, events = await history(board, run)
+            _show_board(options, folded, events)
+            return
+        folded = await rebuild(board, run)
+        if folded.state.version == 0:
+            await _show_unopened(options, board, run)
+        elif options.as_json:
+            options.say(status(folded))
+        else:
+            _print(status(folded))
+
+
+def _show_board(options: BoardOptions, folded: Folded, events: list[Recorded]) -> None:
+    rejected = [_rejection(item.event) for item in events if isinstance(item.event, InputRejected)]
+    if options.as_json:
+        options.say({"run": BOARD_RUN, "rejected": rejected, "muted": muted(folded.state), "digests": digests(folded)})
+        return
+    if not rejected:
+        click.echo("no input was rejected")
+        return
+    _table(["sequence", "author", "subject", "reason"], [list(map(str, row.values())) for row in rejected])
+    for author in muted(folded.state):
+        click.echo(clean(f"{author} is muted: what else of it is rejected is not recorded"))
+
+
+def _rejection(event: InputRejected) -> dict[str, Any]:
+    return {"seq": event.cause.seq, "author": event.author, "subject": event.subject, "reason": event.reason}
+
+
+async def _show_unopened(options: BoardOptions, board: Board, run: str) -> None:
+    """A run whose goal is on the log and that has no events."""
+    goal = await board.log.last(board.subjects.goal("*", run))
+    assert goal is not None, "a run was found by its goal"
+    _, events = await history(board, BOARD_RUN)
+    about = [item.event for item in events if isinstance(item.event, InputRejected)]
+    reasons = [event.reason for event in about if event.cause.seq == goal.seq]
+    told = f"was rejected: {reasons[0]}" if reasons else "waits for a supervisor; `blackboard supervise` runs one"
+    phase = "REJECTED" if reasons else "GOAL"
+    record = {"run": run, "phase": phase, "version": 0, "goal": goal.seq, "reason": "".join(reasons[:1])}
+    options.say(record, clean(f"{run}: its goal (sequence {goal.seq}) {told}"))
+
+
+def _print(now: dict[str, Any]) -> None:
+    took = lasting(now["now_ms"] - now["opened_ms"])
+    click.echo(clean(f"{now['run']}  {now['phase']}  team {now['team']}, published by {now['publisher']}"))
+    click.echo(f"opened {when(now['opened_ms'])} UTC, {took} up to event {now['version']}")
+    if now["parent"]:
+        click.echo(clean(f"asked for by task {now['parent']['task']} of run {now['parent']['run']}"))
+    if now["end"] and (now["code"] or now["reason"]):
+        click.echo(clean(f"because: {now['code']} {now['reason']}".replace(":  ", ": ")))
+    for sentence in now["waits"]:
+        click.echo(clean(sentence))
+    _print_work(now)
+    _print_outcome(now)
+
+
+def _print_work(now: dict[str, Any]) -> None:
+    click.echo()
+    _table(
+        ["step", "status", "keys", "tasks", "by"],
+        [
+            [
+                step["step"],
+                step["status"],
+                f"{step['settled']}/{step['items']}" if step["items"] is not None else "",
+                f"{step['ended']}/{step['tasks']}" if step["tasks"] else "",
+                ", ".join(step["voices"]) or step["by"],
+            ]
+            for step in now["steps"]
+        ],
+    )
+    if now["in_flight"]:
+        click.echo()
+        rows = [
+            [
+                task["task"],
+                task["with"],
+                str(task["attempt"]),
+                task["child"] or ("works" if task["started"] else "sent"),
+            ]
+            for task in now["in_flight"]
+        ]
+        _table(["task in flight", "with", "attempt", "so far"], rows)
+    if now["timers"]:
+        click.echo()
+        rows = [[timer["timer"], lasting(timer["delay_ms"]), when(timer["armed_at_ms"])] for timer in now["timers"]]
+        _table(["timer", "after", "from"], rows)
+
+
+def _print_outcome(now: dict[str, Any]) -> None:
+    click.echo()
+    names = ", ".join(now["facts"][:NAMES_SHOWN]) + (", …" if len(now["facts"]) > NAMES_SHOWN else "")
+    click.echo(clean(f"{len(now['facts'])} facts, {now['conflicts']} disputed: {names}".rstrip(": ")))
+    for key, item in now["missing"].items():
+        click.echo(clean(f"missing {key}: {item['code']} {item['message']}"))
+    for author, count in now["late"].items():
+        click.echo(clean(f"late: {count} inputs of {author}{', now muted' if author in now['muted'] else ''}"))
+    usage = now["usage"]
+    click.echo(
+        f"used {usage['input_tokens']} input tokens, {usage['output_tokens']} output tokens, "
+        f"{usage['tool_calls']} tool calls"
+    )
+    if now["result"] is not None:
+        click.echo(f"result {value(now['result'], 2_000)}")
+    for name, digest in now["digests"].items():
+        click.echo(f"{name:<8} {digest}")
+
+
+def _table(headings: list[str], rows: list[list[str]]) -> None:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in headings:
+        table.add_column(heading)
+    for row in rows:
+        table.add_row(*map(clean, row))
+    console().print(table)

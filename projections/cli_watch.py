@@ -1,0 +1,118 @@
+"""`blackboard watch`: one run while it goes on."""
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from blackboard.board import open_board
+from blackboard.options import BoardOptions
+from projections.canonical import State
+from projections.cli_text import clean, console, lasting, value
+from projections.find import find_run
+from projections.live import follow
+from projections.status import EXIT_CODES, ending, progress, steps
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+    from rich.live import Live
+
+
+async def watch_run(options: BoardOptions, text: str) -> int:
+    """The exit code that says how the run ended."""
+    settings = options.settings()
+    async with open_board(settings.nats, settings.board, name="watch") as board:
+        run = await find_run(board, text)
+        display = _Json(options) if options.as_json else _Lines() if not console(stderr=True).is_terminal else _Table()
+        state: State | None = None
+        try:
+            async for folded in follow(board, run):
+                state = folded.state
+                display.show(state)
+        finally:
+            display.close()
+        assert state is not None, "a run that is followed to its end has a state"
+        if not options.as_json:
+            _say_end(state)
+        return EXIT_CODES[state.end]
+
+
+def _say_end(state: State) -> None:
+    reason = f": {state.code} {clean(state.reason)}".rstrip() if state.code or state.reason else ""
+    facts = f"{len(state.facts)} facts, {len(state.missing)} missing, {lasting(state.now - state.opened)}"
+    click.echo(f"{state.run} is {state.end}{reason} ({facts})", err=True)
+    if state.result is not None:
+        click.echo(value(state.result))
+
+
+class _Json:
+    """Each change is a line on stdout; the last one tells the end."""
+
+    def __init__(self, options: BoardOptions) -> None:
+        self._options = options
+
+    def show(self, state: State) -> None:
+        record: dict[str, Any] = progress(state) | (ending(state) if state.end else {})
+        self._options.say(record)
+
+    def close(self) -> None:
+        pass
+
+
+class _Lines:
+    """Where stderr is no terminal: a line for each change that one can see."""
+
+    def __init__(self) -> None:
+        self._last = ""
+
+    def show(self, state: State) -> None:
+        line = progress_line(state)
+        if line != self._last:
+            click.echo(line, err=True)
+        self._last = line
+
+    def close(self) -> None:
+        pass
+
+
+class _Table:
+    """On a terminal: the steps, redrawn with each change."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def show(self, state: State) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(console=console(stderr=True), auto_refresh=False)
+            self._live.start()
+        self._live.update(_drawing(state), refresh=True)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+
+def progress_line(state: State) -> str:
+    """The run on one line: phase, keys decided of each step, facts, tasks in flight, what it waits for."""
+    now = progress(state)
+    counts = [f"{name} {done}" for name, done in now["steps"].items()]
+    line = "  ".join([now["phase"], *counts, f"facts {now['facts']}", f"in flight {now['tasks']['in_flight']}"])
+    return clean("; ".join([line, *now["waits"]]))
+
+
+def _drawing(state: State) -> "RenderableType":
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for heading in ("step", "status", "keys", "tasks", "by"):
+        table.add_column(heading, overflow="ellipsis", no_wrap=True)
+    for step in steps(state):
+        keys = f"{step['settled']}/{step['items']}" if step["items"] is not None else ""
+        tasks = f"{step['ended']}/{step['tasks']}" if step["tasks"] else ""
+        table.add_row(step["step"], step["status"], keys, tasks, clean(", ".join(step["voices"]) or step["by"]))
+    head = f"{state.run}  {state.phase}  {len(state.facts)} facts, {state.in_flight} in flight"
+    waiting = [Text(clean(sentence), style="yellow") for sentence in progress(state)["waits"]]
+    return Group(Text(head, style="bold"), table, *waiting)
