@@ -14,7 +14,7 @@ from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import make_log, read_log_id
-from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, LogUnavailable, Message, Stored
+from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, Stored
 from blackboard.nats_connection import Connection, connect
 from schemas.subjects import Subjects, matches
 
@@ -105,11 +105,28 @@ class JetStreamLog:
                     yield found
                 if not messages:
                     break  # the server says that there is nothing more
-            if not subjects and reader.position < end:
-                await reader.require(reader.position + 1)
-                raise LogUnavailable(f"the log holds back what it stored at {reader.position + 1}")
         finally:
             await reader.close()
+        if reader.position < end:
+            async for message in self._rest(subjects, reader.position, end):
+                yield [message]
+
+    async def _rest(self, subjects: Sequence[str], after: int, end: int) -> AsyncIterator[Message]:
+        """What a consumer did not give: on a cluster it may run where the last messages have not come yet. Asked of
+        the leader one by one; there is seldom anything."""
+        while after < end:
+            if subjects:
+                asked = [self._appender.waves.get({"seq": after + 1, "next_by_subj": one}) for one in subjects]
+                found = [one for one in await asyncio.gather(*asked) if one is not None and one.seq <= end]
+            elif (next_one := await self.get(after + 1)) is None:
+                raise LogDamaged(after + 1, "the log does not give the message back")
+            else:
+                found = [next_one]
+            if not found:
+                return
+            message = min(found, key=lambda one: one.seq)
+            after = message.seq
+            yield message
 
     async def last_per_subject(self, subject: str) -> AsyncIterator[Message]:
         reader = self._reader([subject], 0, last_only=True)

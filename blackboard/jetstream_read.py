@@ -121,7 +121,7 @@ class Reader:
                 if not self._arrived:
                     await self._wait()
                 messages = await self._take()
-                if self.idle and self.pending and not self._subjects and not self._last_only:
+                if not messages and self.idle and self.pending and not self._subjects and not self._last_only:
                     await self._check_tail()
             except _Doubt:
                 await self._reopen()

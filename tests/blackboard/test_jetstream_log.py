@@ -13,6 +13,7 @@ import pytest
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream import JetStreamLog, attach, create_board
 from blackboard.jetstream_queue import JetStreamQueue
+from blackboard.jetstream_read import Reader
 from blackboard.jetstream_streams import NoBoard, StreamMismatch, log_config
 from blackboard.log import (
     Append,
@@ -267,6 +268,25 @@ async def test_a_lost_message_is_read_again(proxy: Proxy, proxied: Connection, s
     assert len(lost) == 7
     assert await stored(log) == [b"lost %d" % n for n in range(1, 50)]
     await subscription.close()
+
+
+@pytest.mark.parametrize("subject", ["all", "one run"])
+async def test_a_consumer_that_lags_is_helped_out(
+    board: TestBoard, monkeypatch: pytest.MonkeyPatch, subject: str
+) -> None:
+    """On a cluster a consumer may run where the last messages have not come yet, and then ends too early."""
+    await board.log.append(*(Append(board.subjects.fact("ab"[n % 2]), b"%d" % n) for n in range(10)))
+    honest = Reader.next
+
+    async def lagging(self: Reader) -> list[Message]:
+        messages = [message for message in await honest(self) if message.seq <= 7]
+        self.position, self.pending = min(self.position, 7), 0
+        return messages
+
+    monkeypatch.setattr(Reader, "next", lagging)
+    subjects = [board.subjects.fact("a"), board.subjects.wake("a")] if subject == "one run" else []
+    seen = [message.seq async for batch in board.log.scan(subjects) for message in batch]
+    assert seen == ([1, 3, 5, 7, 9] if subjects else list(range(1, 11)))
 
 
 async def test_silence_of_the_server_makes_the_reader_start_again(
