@@ -40,9 +40,9 @@ class Loaded:
 
 
 def load(target: str) -> Loaded:
-    """Load `./file.py:name`, `package.module:name` or the name of a reference team; `name` is that of a variable or of
-    a specialist. Without it: the one team of the module, else all of its specialists. Raises LoadError."""
-    place, _, name = TEAMS.get(target, target).partition(":")
+    """Load `./file.py:name`, `package.module:name` or `team:name` of a reference team; `name` is that of a variable or
+    of a specialist. Without it: the one team of the module, else all of its specialists. Raises LoadError."""
+    place, name = _parts(target)
     if not place:
         raise LoadError(f"{target!r} names no file and no module; write ./file.py:name or package.module:name")
     module = _import_file(place) if place.endswith(".py") or "/" in place else _import_module(place)
@@ -65,8 +65,17 @@ def load_team(target: str) -> Team:
     return team
 
 
+def _parts(target: str) -> tuple[str, str]:
+    """File or module, and name; `licences:name` is one of that team's specialists."""
+    place, _, name = target.partition(":")
+    if place not in TEAMS:
+        return place, name
+    module, _, variable = TEAMS[place].rpartition(":")
+    return module, name or variable
+
+
 def _choices(target: str, found: Iterable[Specialist]) -> str:
-    place = TEAMS.get(target, target).partition(":")[0]
+    place = target.partition(":")[0]
     return ", ".join(sorted(f"{place}:{one.name}" for one in found))
 
 

@@ -24,6 +24,7 @@ from schemas.inputs import Ended, Observation, Progress, Started
 from schemas.tasks import BadTask, Task, decode_task
 from specialists.context import WorkContext
 from specialists.execution import Execution
+from specialists.signature import BadSpecialist
 from specialists.specialist import Specialist, bounded
 
 T = TypeVar("T")
@@ -98,6 +99,7 @@ class Worker:
     When told to stop it takes no more tasks, gives those in hand `drain_s` seconds to end, and releases the rest.
     A coroutine that does not end when cancelled, or a plain function in its thread, keeps its place among the
     `concurrency` until it returns: it cannot be killed. `on_event` is told what happens. Use a worker once.
+    Raises BadSpecialist where two have one name, or a class cannot be instantiated.
     """
 
     def __init__(
@@ -110,6 +112,9 @@ class Worker:
         timing: Timing | None = None,
         on_event: Callable[[WorkerEvent], None] | None = None,
     ) -> None:
+        names = [one.name for one in specialists]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise BadSpecialist(f"two specialists have the name {twice[0]!r}, under which the board knows one")
         self._board = board
         self._specialists = [one.fresh() for one in specialists]
         self._concurrency, self._drain_s = concurrency, drain_s

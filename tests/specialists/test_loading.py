@@ -116,6 +116,7 @@ def test_reference_team_is_known_by_name(folder: Path, monkeypatch: pytest.Monke
     file = written(folder, TEAM)
     monkeypatch.setitem(TEAMS, "writers", f"{file}:TEAM")
     assert load_team("writers").name == "writers"
+    assert load_specialist("writers:from-two").name == "from-two"
 
 
 def test_one_specialist_is_wanted(folder: Path) -> None:

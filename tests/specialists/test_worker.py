@@ -21,6 +21,7 @@ from schemas.events import Claim, Silence, Usage
 from schemas.inputs import Ended, Observation, Progress, Started, ToolCalled, read_input
 from schemas.subjects import Subjects
 from schemas.tasks import Item, ReadFact, Task
+from specialists.signature import BadSpecialist
 from specialists.specialist import Context, Specialist, Stop, specialist
 from specialists.worker import Begun, Finished, Offered, Timing, Worker, WorkerEvent
 
@@ -307,6 +308,11 @@ async def test_specialist_that_cancels_itself_is_internal(bench: Bench) -> None:
     await bench.put()
     async with bench.working(named(cancels)):
         assert (await bench.end()).code == "INTERNAL"
+
+
+def test_one_name_is_one_specialist(bench: Bench) -> None:
+    with pytest.raises(BadSpecialist, match="two specialists have the name 'worker'"):
+        bench.worker(named(echo), named(echo))
 
 
 # --- while it works ---------------------------------------------------------------------------------------------------
