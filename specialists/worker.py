@@ -124,7 +124,7 @@ class Worker:
         self._handling: set[asyncio.Task[None]] = set()
         self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
-        self._outages: set[str] = set()
+        self._outages: dict[str, int] = {}
         self._offered = False
 
     async def offer(self) -> None:
@@ -355,14 +355,14 @@ class Worker:
             pause = min(pause * 2, longest)
 
     def _away(self, what: str, why: object) -> None:
-        """Say once that something does not answer, however often it is asked."""
-        if what not in self._outages:
-            self._outages.add(what)
+        """Say once that something does not answer, when it did not twice: on a board that is just being made, the
+        supervisor makes the place of a new specialist a moment after its contract."""
+        self._outages[what] = self._outages.get(what, 0) + 1
+        if self._outages[what] == 2:
             _logger.warning("%s is away: %s", what, why)
 
     def _back(self, what: str) -> None:
-        if what in self._outages:
-            self._outages.discard(what)
+        if self._outages.pop(what, 0) >= 2:
             _logger.warning("%s is back", what)
 
     async def _unless_stopping(self, wanted: Awaitable[T]) -> T | None:
