@@ -17,7 +17,7 @@ from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, decode_fa
 from schemas.contracts import Contract, read_contract
 from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
 from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
-from schemas.inputs import Cancel, Observation
+from schemas.inputs import Approve, Cancel, Deny, Observation, Signal
 from schemas.playbooks import Playbook, read_playbook
 from schemas.subjects import token
 from schemas.validation import violation
@@ -66,14 +66,15 @@ class Client:
                 waiting.setdefault(capability, []).append(run)
         return waiting
 
-    async def publish(self, team: str, input: dict[str, Any], run: str | None = None) -> str:
-        """Append a goal and return its run id, `team-` and ten random hex digits unless `run` is given.
+    async def publish(self, team: str, input: dict[str, Any], run: str | None = None, approve: bool = False) -> str:
+        """Append a goal and return its run id, `team-` and ten random hex digits unless `run` is given. `approve`
+        approves in advance what the run would ask for.
 
         The same goal under the same run id again is the same run. Raises BadInput where the team is not on the board or
         the input breaks its schema, RunExists where the id has another goal.
         """
         run = token(run, "run id") if run else f"{token(team, 'team')[:50]}-{secrets.token_hex(5)}"
-        data = self._goal(team, input)
+        data = self._goal(team, input, approve)
         await self._check_goal(team, input)
         await self._check_unused(run)
         subject = self.board.subjects.goal(self.author, run)
@@ -83,9 +84,9 @@ class Client:
                 raise RunExists(f"run {run} has another goal already; leave the run id out, or choose another")
         return run
 
-    def _goal(self, team: str, input: dict[str, Any]) -> bytes:
+    def _goal(self, team: str, input: dict[str, Any], approve: bool) -> bytes:
         try:
-            data = Goal(team=team, input=input).model_dump_json(exclude_none=True).encode()
+            data = Goal(team=team, input=input, approve=approve).model_dump_json(exclude_none=True).encode()
         except (ValidationError, ValueError) as error:
             raise BadInput(explain(error) if isinstance(error, ValidationError) else str(error)) from None
         if len(data) > GOAL_LIMIT:
@@ -108,9 +109,18 @@ class Client:
 
     async def cancel(self, run: str, reason: str = "") -> int:
         """Append a cancel signal; the sequence."""
-        return await self._append(
-            self.board.subjects.signal(self.author, token(run, "run id")), encode(Cancel(reason=reason))
-        )
+        return await self._signal(run, Cancel(reason=reason))
+
+    async def approve(self, run: str, gate: str, digest: str) -> int:
+        """Append the approval of the action with `digest`; the sequence."""
+        return await self._signal(run, Approve(gate=gate, digest=digest))
+
+    async def deny(self, run: str, gate: str, digest: str, reason: str = "") -> int:
+        """Append the denial of the action with `digest`; the sequence."""
+        return await self._signal(run, Deny(gate=gate, digest=digest, reason=reason))
+
+    async def _signal(self, run: str, signal: Signal) -> int:
+        return await self._append(self.board.subjects.signal(self.author, token(run, "run id")), encode(signal))
 
     async def offer(self, contract: Contract) -> int:
         """Put a contract into the catalogue, unless it stands there as it is; its sequence."""

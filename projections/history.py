@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from projections.canonical import State, evolve, initial
+from projections.canonical import State, initial
+from projections.evolve import evolve
 from schemas import events as e
 from schemas.codec import FactMessage, canonical, chain_next, chain_start, decode_event, digest
 

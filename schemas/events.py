@@ -77,6 +77,13 @@ class Merge(Struct, frozen=True, omit_defaults=True):
     version: int = 1
 
 
+class GatePlan(Struct, frozen=True, omit_defaults=True):
+    """A step that needs a person's approval first. `ask` is the question; it expires after `expires_ms`."""
+
+    ask: str = ""
+    expires_ms: int = 7 * 86_400_000
+
+
 class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author."""
 
@@ -99,6 +106,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     work_ms: int | None = None
     attempts: int | None = None
     await_ms: int = 3_600_000
+    gate: GatePlan | None = None
 
 
 class Parent(Struct, frozen=True):
@@ -124,7 +132,8 @@ class Event(Struct, tag_field="type", frozen=True, kw_only=True):
 
 
 class RunOpened(Event, tag="run_opened", frozen=True, kw_only=True):
-    """A goal was accepted. `playbook` is the sequence of the playbook that it follows."""
+    """A goal was accepted. `playbook` is the sequence of the playbook that it follows; with `approve` the publisher
+    has approved its gates in advance."""
 
     v: Literal[1] = 1
     rules: int
@@ -132,6 +141,7 @@ class RunOpened(Event, tag="run_opened", frozen=True, kw_only=True):
     team: str
     playbook: int
     input: dict[str, Any]
+    approve: bool = False
     parent: Parent | None = None
 
 
@@ -143,6 +153,29 @@ class PlanCommitted(Event, tag="plan_committed", frozen=True, kw_only=True):
     returns: dict[str, str]
     result: dict[str, Any]
     parallel: int
+
+
+class GateOpened(Event, tag="gate_opened", frozen=True, kw_only=True):
+    """A step waits for a person, for `delay_ms` at most. `action` is what it will do, exactly; `digest` is over log,
+    run, step and action, and an answer must cite it. The gate is named after its step."""
+
+    v: Literal[1] = 1
+    gate: str
+    ask: str
+    action: Any
+    digest: str
+    delay_ms: int
+
+
+class GateAnswered(Event, tag="gate_answered", frozen=True, kw_only=True):
+    """A person approved or denied the action; `in_advance` when the publisher did with the goal."""
+
+    v: Literal[1] = 1
+    gate: str
+    by: str
+    approved: bool
+    in_advance: bool = False
+    reason: str = ""
 
 
 class CapabilityAwaited(Event, tag="capability_awaited", frozen=True, kw_only=True):
@@ -322,6 +355,8 @@ class RunEnded(Event, tag="run_ended", frozen=True, kw_only=True):
 EventUnion = (
     RunOpened
     | PlanCommitted
+    | GateOpened
+    | GateAnswered
     | CapabilityAwaited
     | StepExpanded
     | StepSkipped

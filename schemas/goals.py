@@ -32,13 +32,14 @@ class ParentTask(Artefact):
 
 
 class Goal(Artefact):
-    """A request to a team: `input` must satisfy the input schema of the team's playbook. `parent` is set only by the
-    supervisor, for child runs."""
+    """A request to a team: `input` must satisfy the input schema of the team's playbook. With `approve` the
+    publisher approves in advance what the run would ask for. `parent` is set only by the supervisor, for child runs."""
 
     type: Literal["goal"] = "goal"
     v: Literal[1] = 1
     team: Token
     input: dict[str, Any] = {}
+    approve: bool = False
     parent: ParentTask | None = None
 
 

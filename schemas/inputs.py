@@ -69,6 +69,23 @@ class Cancel(Struct, tag_field="type", tag="cancel", frozen=True, kw_only=True, 
     reason: str = ""
 
 
+class Approve(Struct, tag_field="type", tag="approve", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person approves the action of an open gate; `digest` says which action that is."""
+
+    v: Literal[1] = 1
+    gate: str
+    digest: str
+
+
+class Deny(Struct, tag_field="type", tag="deny", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person denies the action of an open gate."""
+
+    v: Literal[1] = 1
+    gate: str
+    digest: str
+    reason: str = ""
+
+
 class TimerDue(Struct, tag_field="type", tag="timer_due", frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The timer `timer`, armed by event `armed` of the run, is due."""
 
@@ -109,7 +126,7 @@ class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_
 
 
 Observation = Started | Progress | ToolCalled | Ended
-Signal = Cancel
+Signal = Cancel | Approve | Deny
 Wake = TimerDue | CapabilityCame | ChildEnded | ParentEnded
 
 
@@ -135,7 +152,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 _TYPES: dict[str, dict[str, int]] = {
     "obs": {"started": 1, "progress": 1, "tool_called": 1, "ended": 1},
-    "signal": {"cancel": 1},
+    "signal": {"cancel": 1, "approve": 1, "deny": 1},
     "wake": {"timer_due": 1, "capability_came": 1, "child_ended": 1, "parent_ended": 1},
 }
 _PATH = re.compile(r"`(\$[^`]*)`$")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from schemas.contracts import read_artefact
-from schemas.events import Merge, PlanStep, StopCode
+from schemas.events import GatePlan, Merge, PlanStep, StopCode
 from schemas.expressions import check_expression, check_template
 from schemas.goals import Artefact, Token
 from schemas.subjects import is_token
@@ -45,6 +45,14 @@ class MergePolicy(Artefact):
         return self
 
 
+class Gate(Artefact):
+    """A person approves the step's exact action before it is dispatched, or denies it; then, or after `expires_s`, the
+    run ends POLICY_BLOCKED."""
+
+    ask: str = ""
+    expires_s: float = Field(default=7 * 86_400, gt=0, le=366 * 86_400)
+
+
 class Step(Artefact):
     """One step.
 
@@ -61,6 +69,7 @@ class Step(Artefact):
     silent: codes with which a voice may decline without its key being missed while another voice has a value.
     wait_s: time for a task to wait for a worker; deadline_s and attempts: instead of the contract's.
     await_s: time to wait for somebody who offers the capability.
+    gate: ask a person first.
     """
 
     id: Token = Field(max_length=STEP_NAME_LIMIT)
@@ -82,6 +91,7 @@ class Step(Artefact):
     deadline_s: float | None = Field(default=None, gt=0, le=86_400)
     attempts: int | None = Field(default=None, ge=1, le=100)
     await_s: float = Field(default=3_600, gt=0, le=30 * 86_400)
+    gate: Gate | None = None
 
     _expressions = field_validator("when", "for_each", "accept")(check_expression)
     _template = field_validator("fact")(check_template)
@@ -173,4 +183,5 @@ def _plan_step(step: Step) -> PlanStep:
         work_ms=None if step.deadline_s is None else round(step.deadline_s * 1000),
         attempts=step.attempts,
         await_ms=round(step.await_s * 1000),
+        gate=GatePlan(step.gate.ask, round(step.gate.expires_s * 1000)) if step.gate else None,
     )

@@ -15,6 +15,7 @@ from schemas.validation import violation
 from supervisor.attempts import dispatch
 from supervisor.documents import Work, document
 from supervisor.draft import Draft
+from supervisor.gates import passes
 from supervisor.policy import awaited, voices
 
 ITEMS_LIMIT = 1_000
@@ -28,6 +29,8 @@ def advance(draft: Draft) -> None:
 
     Raises BadExpression where the playbook asks for what the run does not have.
     """
+    if draft.state.end:
+        return
     for step in draft.state.plan:
         if not draft.state.end and _ready(draft, step):
             _expand(draft, step)
@@ -69,6 +72,8 @@ def _expand(draft: Draft, step: e.PlanStep) -> None:
         return
     if len(draft.state.tasks) + tasks > TASKS_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
+        return
+    if not passes(draft, step, work):
         return
     draft.emit(e.StepExpanded, step=step.id, items=len(work), per_task=per_task, voices=tuple(taking_part))
     if size := _too_large(draft, step, work):

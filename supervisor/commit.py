@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from blackboard.board import Board
 from blackboard.log import Append, Stored
-from projections.canonical import evolve
+from projections.evolve import evolve
 from projections.history import BrokenHistory, Folded, state_digest
 from schemas import events as e
 from schemas.catalogue import Catalogue

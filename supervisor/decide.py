@@ -16,9 +16,11 @@ from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode, unstorable
 from schemas.expressions import BadExpression
 from schemas.goals import Goal
 from schemas.inputs import (
+    Approve,
     Cancel,
     CapabilityCame,
     ChildEnded,
+    Deny,
     Ended,
     Input,
     ParentEnded,
@@ -31,6 +33,7 @@ from schemas.inputs import (
 )
 from schemas.playbooks import Playbook, plan_steps
 from schemas.validation import violation
+from supervisor import gates
 from supervisor.advance import advance
 from supervisor.attempts import dispatch, failed, succeeded
 from supervisor.documents import Work
@@ -99,6 +102,9 @@ def _handle(draft: Draft, cause: Input) -> None:
             pass
         case Cancel(reason=reason):
             _cancel(draft, author, reason)
+        case Approve() | Deny() as said:
+            if gates.answer(draft, author, said):
+                advance(draft)
         case TimerDue() | CapabilityCame() | ChildEnded() | ParentEnded() as wake if not draft.state.end:
             _wake(draft, wake)
 
@@ -156,6 +162,7 @@ def _open(state: State, cause: Input, goal: Goal, view: View) -> list[e.Event] |
         team=goal.team,
         playbook=seq,
         input=goal.input,
+        approve=goal.approve,
         parent=goal.parent and e.Parent(goal.parent.run, goal.parent.task, goal.parent.depth),
     )
     if (size := len(encode(draft.events[0]))) > INPUT_EVENTS_LIMIT:
@@ -265,6 +272,9 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
     if timer is None or timer.armed != armed:
         return
     kind, _, subject = name.partition(".")
+    if kind == "gate":
+        draft.fail("POLICY_BLOCKED", f"nobody approved {subject!r} within {timer.delay_ms} ms")
+        return
     if kind == "await":
         step = draft.state.step(subject)
         if voices(step, draft.view):  # the contract came first, only the wake about it comes later

@@ -6,7 +6,8 @@ and once for remembering.
 
 from typing import Any
 
-from projections.canonical import LATE_LIMIT, State, evolve, late_name
+from projections.canonical import LATE_LIMIT, State, late_name
+from projections.evolve import evolve
 from schemas import events as e
 from schemas.catalogue import View
 from schemas.inputs import Input
