@@ -55,7 +55,8 @@ async def find_run(board: Board, text: str) -> str:
 
 async def _last(board: Board) -> str:
     newest = await board.log.last(board.subjects.every("goal"))
-    if newest is not None and (address := board.subjects.parse(newest.subject)).author != SUPERVISOR:
+    address = board.subjects.address(newest.subject) if newest else None
+    if address and address.author != SUPERVISOR:
         return address.run
     published = [run for author, run in await _goals(board) if author != SUPERVISOR]
     if not published:
@@ -67,7 +68,7 @@ async def _goals(board: Board) -> list[tuple[str, str]]:
     """(author, run) of the goals on the board, each run once, the newest last."""
     found: dict[str, str] = {}
     async for message in board.log.last_per_subject(board.subjects.every("goal")):
-        address = board.subjects.parse(message.subject)
-        found.pop(address.run, None)
-        found[address.run] = address.author
+        if address := board.subjects.address(message.subject):
+            found.pop(address.run, None)
+            found[address.run] = address.author
     return [(author, run) for run, author in found.items()]

@@ -5,11 +5,10 @@ Nothing here trusts a cache, a view or a snapshot: what is returned was folded f
 
 from collections.abc import AsyncIterator
 
-from blackboard.board import Board
+from blackboard.board import Board, floor_of
 from blackboard.log import LogDamaged, Message
 from projections.audit import Audited, Auditor, Cited, Recorded, Violation, causes, cited, recorded, take
 from projections.history import Folded, unwritten
-from schemas.subjects import BadName
 
 
 class NoSuchVersion(LookupError):
@@ -27,6 +26,8 @@ async def rebuild(board: Board, run: str, version: int | None = None) -> Folded:
     async for message in _facts(board, run):
         if version is None or folded.state.version < version:
             folded = take(folded, message, version)
+    if version is None or folded.state.version < version:
+        await _require_last(board, folded)
     if version is not None and folded.state.version < version:
         raise NoSuchVersion(f"run {run} has {folded.state.version} events; there is no version {version}")
     return folded
@@ -38,6 +39,7 @@ async def history(board: Board, run: str) -> tuple[Folded, list[Recorded]]:
     async for message in _facts(board, run):
         folded = take(folded, message)
         events += recorded(message)
+    await _require_last(board, folded)
     return folded, events
 
 
@@ -49,7 +51,9 @@ async def rebuild_all(board: Board) -> AsyncIterator[Folded]:
     going: dict[str, Folded] = {}
     async for messages in board.log.scan([board.subjects.every("fact")], upto=last.head):
         for message in messages:
-            run = board.subjects.parse(message.subject).run
+            run = _run_of_fact(board, message)
+            if run is None:
+                continue
             folded = take(going.pop(run) if run in going else unwritten(board.log.id, run), message)
             if last.reached(run, message.seq):
                 yield folded
@@ -57,6 +61,7 @@ async def rebuild_all(board: Board) -> AsyncIterator[Folded]:
                 going[run] = folded
     last.require_all()
     for folded in going.values():
+        await _require_last(board, folded)
         yield folded
 
 
@@ -72,6 +77,7 @@ async def check(board: Board, run: str) -> Audited | Violation:
                     continue
                 await _fetch(board, message, inputs)
                 auditor.add(message, inputs.get)
+        await _require_last(board, auditor.folded)
     except Violation as violation:
         return violation
     return auditor.result()
@@ -101,7 +107,7 @@ async def check_all(board: Board) -> AsyncIterator[Audited | Violation]:
                 return
             if last.reached(run, message.seq):
                 yield going.pop(run).result()
-        inputs = _above(int((messages[-1].headers or {}).get("floor", "0")), inputs)
+        inputs = _above(floor_of(messages[-1]), inputs)
     last.require_all()
     for auditor in going.values():
         yield auditor.result()
@@ -113,6 +119,16 @@ async def _facts(board: Board, run: str) -> AsyncIterator[Message]:
             yield message
 
 
+async def _require_last(board: Board, folded: Folded) -> None:
+    """Raise Violation where the log keeps back the last fact message of a run that was read to its end."""
+    run = folded.state.run
+    try:
+        await board.log.last(board.subjects.fact(run))
+    except LogDamaged as damaged:
+        problem = "lost: the log keeps it back, at that place or later"
+        raise Violation(run, folded.state.version + 1, problem, folded.seq + 1) from damaged
+
+
 async def _fetch(board: Board, message: Message, inputs: dict[int, Cited]) -> None:
     """Ask for what a fact message cites and the read did not bring: of `_board` all, else something is wrong."""
     for seq in causes(message):
@@ -122,11 +138,8 @@ async def _fetch(board: Board, message: Message, inputs: dict[int, Cited]) -> No
 
 def _run_of_fact(board: Board, message: Message) -> str | None:
     """The run of a fact message; None for any other message."""
-    try:
-        address = board.subjects.parse(message.subject)
-    except BadName:
-        return None
-    return address.run if address.family == "fact" else None
+    address = board.subjects.address(message.subject)
+    return address.run if address and address.family == "fact" else None
 
 
 def _above(floor: int, inputs: dict[int, Cited]) -> dict[int, Cited]:
@@ -143,8 +156,9 @@ class _LastMessages:
     async def of(cls, board: Board) -> "_LastMessages":
         head = await board.log.head()  # first, so that a last message at or below it is the last one up to it
         last = {
-            board.subjects.parse(message.subject).run: message.seq
+            run: message.seq
             async for message in board.log.last_per_subject(board.subjects.every("fact"))
+            if (run := _run_of_fact(board, message))
         }
         return cls(head, {run: seq for run, seq in last.items() if seq <= head})
 

@@ -81,8 +81,8 @@ class Runner:
             return
         rows: dict[str, RunRow] = {}
         for message in news:
-            run = self._board.subjects.parse(message.subject).run
-            rows[run] = await self._row(run, message)
+            if address := self._board.subjects.address(message.subject):
+                rows[address.run] = await self._row(address.run, message)
         self._view.write(list(rows.values()), Tracking(self._log, news[-1].seq))
         if self._on_batch:
             self._on_batch(news[-1].seq)

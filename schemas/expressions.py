@@ -53,12 +53,17 @@ def check_template(template: str) -> str:
 
 def evaluate(expression: str, document: dict[str, Any]) -> Any:
     """Raises BadExpression, with a text that does not depend on the library's release; also for the errors of Python
-    that the library lets through, and for values that cannot be stored."""
+    that the library lets through."""
     compiled = _compiled(expression)
     try:
-        value = compiled.search(document)
+        return compiled.search(document)
     except (JMESPathError, ArithmeticError, AttributeError, LookupError, TypeError, ValueError):
         raise BadExpression(f"{expression[:200]!r} cannot be evaluated here") from None
+
+
+def produce(expression: str, document: dict[str, Any]) -> Any:
+    """As `evaluate`, for a value that is handed on: it can be stored. Raises BadExpression."""
+    value = evaluate(expression, document)
     if reason := unstorable(value):
         raise BadExpression(f"{expression[:200]!r} gives {reason} here")
     return value

@@ -8,7 +8,7 @@ from collections import Counter
 from projections.canonical import State, task_id
 from schemas import events as e
 from schemas.codec import MESSAGE_LIMIT, VALUE_LIMIT, encode
-from schemas.expressions import BadExpression, evaluate, truth
+from schemas.expressions import BadExpression, produce, truth
 from schemas.goals import GOAL_LIMIT
 from schemas.playbooks import TASKS_LIMIT
 from schemas.validation import violation
@@ -109,7 +109,7 @@ def _finish(draft: Draft) -> None:
     """All steps are over: the result, if it satisfies its schema, ends the run."""
     state = draft.state
     scope = document(state)
-    result = {name: evaluate(expression, scope) for name, expression in state.returns.items()}
+    result = {name: produce(expression, scope) for name, expression in state.returns.items()}
     if problem := violation(state.result_schema, result):
         draft.end("FAILED", "INVALID_OUTPUT", f"the result breaks its schema: {problem}")
     elif len(encode(result)) > VALUE_LIMIT:

@@ -8,7 +8,7 @@ from typing import Any
 
 from projections.canonical import Fact, State, StepState, group_span
 from schemas.events import PlanStep
-from schemas.expressions import BadExpression, evaluate, fill
+from schemas.expressions import BadExpression, evaluate, fill, produce
 from schemas.subjects import is_key
 from schemas.tasks import Item, ReadFact, Task
 
@@ -95,7 +95,7 @@ class Work:
 
     def input(self, index: int) -> dict[str, Any]:
         scope = self._scope(index)
-        return {name: evaluate(expression, scope) for name, expression in self.step.input.items()}
+        return {name: produce(expression, scope) for name, expression in self.step.input.items()}
 
     def accepts(self, index: int, claim: dict[str, Any]) -> Any:
         """The value of the step's `accept` for a claim `{value, confidence, by}`."""

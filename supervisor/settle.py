@@ -5,14 +5,14 @@ Pure. The policy of the step decides (`merge`); what did not win stays with the 
 
 from projections.canonical import TaskState, group_span, group_tasks
 from schemas import events as e
-from schemas.expressions import truth
+from schemas.expressions import BadExpression, truth
 from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.merge import Candidate, merge
 
 
 def settle(draft: Draft, task: TaskState) -> None:
-    """Decide the keys of a group when its last voice has ended."""
+    """Decide the keys of a group when its last voice has ended. Raises BadExpression where another step came first."""
     state = draft.state.steps[task.step]
     names = group_tasks(task.step, state, task.group)
     if draft.state.end or any(draft.state.tasks[name].status != "ended" for name in names):
@@ -26,6 +26,8 @@ def settle(draft: Draft, task: TaskState) -> None:
 
 def _settle_key(draft: Draft, step: e.PlanStep, work: Work, names: list[str], index: int) -> None:
     key = work.key(index)
+    if key in draft.state.facts or key in draft.state.missing:
+        raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")
     candidates, declined = _voices_on(draft, work, names, key, index)
     merged = merge(step.merge, candidates)
     refusing = [voice for voice in declined if voice.code not in step.silent]
