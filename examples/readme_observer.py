@@ -1,7 +1,7 @@
 """One more observer for the licence audit: what the long description of a distribution says.
 
-    blackboard try ./examples/readme_observer.py:from_readme path=$PWD/.venv name=jsonschema-rs version=0.61.2
-    blackboard attach ./examples/readme_observer.py:from_readme
+blackboard try ./examples/readme_observer.py:from_readme path=$PWD/.venv name=jsonschema-rs version=0.61.2
+blackboard attach ./examples/readme_observer.py:from_readme
 """
 
 from importlib.metadata import Distribution

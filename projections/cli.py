@@ -1,7 +1,9 @@
-"""`watch`, `tail`, `runs`, `show`, `why` and `rebuild`: the verbs of those who look on. They read the log and nothing
-else; each stands in a module of its own, which is imported when it is called."""
+"""The verbs of those who look on (`watch`, `tail`, `runs`, `show`, `why`, `rebuild`), which read the log and nothing
+else, and of those who answer (`approve`, `deny`, `cancel`), which append a signal. Each stands in a module of its own,
+which is imported when it is called."""
 
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -12,16 +14,17 @@ RUN_HELP = "RUN is a run's id, the beginning of it, or @last."
 
 @click.command(epilog=RUN_HELP)
 @click.argument("run")
+@click.option("--no-input", is_flag=True, help="Do not wait for people: exit with 7 when the run does.")
 @board_options
-def watch(run: str, options: BoardOptions) -> None:
+def watch(run: str, no_input: bool, options: BoardOptions) -> None:
     """Follow RUN until it ends: phase, steps, facts, and what it waits for.
 
     Progress goes to stderr, the result to stdout; with --json each change is a line on stdout. Exit code: 0 DONE,
-    3 DEGRADED, 4 FAILED or FAILED_RETRYABLE, 5 POLICY_BLOCKED, 6 CANCELLED.
+    3 DEGRADED, 4 FAILED or FAILED_RETRYABLE, 5 POLICY_BLOCKED, 6 CANCELLED, 7 NEEDS_INPUT with --no-input.
     """
     from projections.cli_watch import watch_run
 
-    sys.exit(options.run(watch_run(options, run)))
+    sys.exit(options.run(watch_run(options, run, no_input)))
 
 
 @click.command(epilog=RUN_HELP)
@@ -87,3 +90,47 @@ def rebuild(run: str | None, everything: bool, version: int | None, check: bool,
         options.run(rebuild_one(options, run, version, check))
     else:
         options.run(rebuild_each(options, check))
+
+
+def _answer(command: Callable[..., None]) -> Callable[..., None]:
+    """What `approve` and `deny` have in common."""
+    command = click.option("--gate", metavar="STEP", help="Which gate, where the run has several open.")(command)
+    command = click.option("--digest", help="The digest of what is answered: nothing is asked.")(command)
+    return click.option("--yes", "sure", is_flag=True, help="Do not ask; answer what was shown.")(command)
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@_answer
+@board_options
+def approve(run: str, gate: str | None, digest: str | None, sure: bool, options: BoardOptions) -> None:
+    """Show what RUN waits to do, with files, sizes and first lines, ask, and approve it.
+
+    The approval is bound to the digest of exactly that; anything else is refused with the reason.
+    """
+    from projections.cli_gates import answer_gate
+
+    options.run(answer_gate(options, run, gate, digest, True, sure, ""))
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with the denial.")
+@_answer
+@board_options
+def deny(run: str, gate: str | None, digest: str | None, sure: bool, reason: str, options: BoardOptions) -> None:
+    """Show what RUN waits to do, ask, and deny it: the run ends POLICY_BLOCKED."""
+    from projections.cli_gates import answer_gate
+
+    options.run(answer_gate(options, run, gate, digest, False, sure, reason))
+
+
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@click.option("--reason", default="", help="Recorded with the end of the run.")
+@board_options
+def cancel(run: str, reason: str, options: BoardOptions) -> None:
+    """End RUN; what its specialists still do is not committed."""
+    from projections.cli_cancel import cancel_run
+
+    options.run(cancel_run(options, run, reason))

@@ -112,8 +112,18 @@ def _print_work(now: dict[str, Any]) -> None:
         _table(["timer", "after", "from"], rows)
 
 
+def _print_gates(now: dict[str, Any]) -> None:
+    for name, gate in now["gates"].items():
+        said = "open" if gate["open"] else "never answered"
+        if gate["by"]:
+            verb = "approved" if gate["approved"] else "denied"
+            said = f"{verb}{' in advance' if gate['in_advance'] else ''} by {gate['by']}"
+        click.echo(clean(f"gate {name}: {said}; digest {gate['digest']}"))
+
+
 def _print_outcome(now: dict[str, Any]) -> None:
     click.echo()
+    _print_gates(now)
     names = ", ".join(now["facts"][:NAMES_SHOWN]) + (", …" if len(now["facts"]) > NAMES_SHOWN else "")
     click.echo(clean(f"{len(now['facts'])} facts, {now['conflicts']} disputed: {names}".rstrip(": ")))
     for key, item in now["missing"].items():

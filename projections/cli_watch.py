@@ -10,15 +10,15 @@ from projections.canonical import State
 from projections.cli_text import clean, console, lasting, value
 from projections.find import find_run
 from projections.live import follow
-from projections.status import EXIT_CODES, ending, progress, steps
+from projections.status import EXIT_CODES, NEEDS_INPUT, ending, progress, steps
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
 
 
-async def watch_run(options: BoardOptions, text: str) -> int:
-    """The exit code that says how the run ended."""
+async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
+    """The exit code that says how the run ended; with `no_input`, or that it waits for a person."""
     settings = options.settings()
     async with open_board(settings.nats, settings.board, name="watch") as board:
         run = await find_run(board, text)
@@ -28,9 +28,13 @@ async def watch_run(options: BoardOptions, text: str) -> int:
             async for folded in follow(board, run):
                 state = folded.state
                 display.show(state)
+                if no_input and state.phase == NEEDS_INPUT:
+                    break
         finally:
             display.close()
         assert state is not None, "a run that is followed to its end has a state"
+        if not state.end:
+            return EXIT_CODES[NEEDS_INPUT]
         if not options.as_json:
             _say_end(state)
         return EXIT_CODES[state.end]

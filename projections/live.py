@@ -43,6 +43,22 @@ async def follow(board: Board, run: str) -> AsyncGenerator[Folded, None]:
                 return
 
 
+async def follow_to(board: Board, run: str, seq: int, timeout_s: float = 15.0) -> Folded:
+    """The run once it has decided about an input at or above `seq`. Raises LogUnavailable after `timeout_s` seconds:
+    no supervisor is there, or the input changed nothing; Violation, LogError as `follow`."""
+    folded = unwritten(board.log.id, run)
+    try:
+        async with asyncio.timeout(timeout_s), aclosing(_messages(board, [board.subjects.fact(run)])) as reading:
+            async for messages in reading:
+                for message in messages:
+                    folded = take(folded, message)
+                if folded.cursor >= seq:
+                    break
+    except TimeoutError:
+        raise LogUnavailable(f"nothing was decided about sequence {seq}: is there a supervisor?") from None
+    return folded
+
+
 async def _messages(board: Board, subjects: Sequence[str]) -> AsyncGenerator[Sequence[Message], None]:
     """What is stored on `subjects` and what follows, live, without end."""
     arrived: asyncio.Queue[Sequence[Message]] = asyncio.Queue(1)  # one, so that a slow reader holds the log up

@@ -12,16 +12,44 @@ from projections.history import Folded, outcome_digest, state_digest
 from schemas.codec import canonical
 from schemas.events import PlanStep
 
-EXIT_CODES = {"DONE": 0, "DEGRADED": 3, "FAILED": 4, "FAILED_RETRYABLE": 4, "POLICY_BLOCKED": 5, "CANCELLED": 6}
-"""The exit code of a command that waits for a run, by how the run ended."""
+NEEDS_INPUT = "NEEDS_INPUT"
+EXIT_CODES = {
+    "DONE": 0,
+    "DEGRADED": 3,
+    "FAILED": 4,
+    "FAILED_RETRYABLE": 4,
+    "POLICY_BLOCKED": 5,
+    "CANCELLED": 6,
+    NEEDS_INPUT: 7,
+}
+"""The exit code of a command that waits for a run, by how the run ended; NEEDS_INPUT is not an end."""
 
 
 def waits(state: State) -> list[str]:
-    """What the run waits for that nobody offers, one sentence a step; empty when it has ended."""
+    """What the run waits for: people at gates, and what nobody offers, one sentence a step; empty when it has ended."""
     if state.end:
         return []
+    asked = [
+        f"gate {name} waits for a person: {gate.ask or 'may it begin?'} `blackboard approve {state.run}`"
+        for name, gate in state.open_gates.items()
+    ]
     waiting = [step for step in state.plan if state.steps[step.id].awaiting]
-    return [f"step {step.id} waits for {_whom(step, state.steps[step.id].awaiting)}" for step in waiting]
+    return asked + [f"step {step.id} waits for {_whom(step, state.steps[step.id].awaiting)}" for step in waiting]
+
+
+def gates(state: State) -> dict[str, Any]:
+    """Each gate of the run: what was asked, the digest of the exact action, and who answered what."""
+    return {
+        name: {
+            "open": name in state.open_gates,
+            "ask": gate.ask,
+            "digest": gate.digest,
+            "by": gate.by,
+            "approved": gate.approved,
+            "in_advance": gate.in_advance,
+        }
+        for name, gate in state.gates.items()
+    }
 
 
 def awaited(state: State) -> list[str]:
@@ -138,6 +166,7 @@ def status(folded: Folded) -> dict[str, Any]:
         "input": state.input,
         "steps": steps(state),
         "in_flight": in_flight(state),
+        "gates": gates(state),
         "timers": timers(state),
         "facts": sorted(state.facts),
         "missing": {

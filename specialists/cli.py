@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import sys
-from collections.abc import Awaitable, Callable
 from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,6 @@ import click
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
-    from blackboard.board import Board
     from schemas.inputs import Ended
     from specialists.context import LocalContext
     from specialists.loading import Loaded
@@ -21,14 +19,6 @@ if TYPE_CHECKING:
 
 STOPPED, BLOCKED = 4, 5
 """Exit codes of a specialist that ended without a value: docs/protocol.md."""
-
-
-async def _nobody_waits(board: "Board", capability: str) -> list[str]:
-    return []
-
-
-waiting: Callable[["Board", str], Awaitable[list[str]]] = _nobody_waits
-"""The runs that wait for a capability; asked before the contracts are offered."""
 
 
 @click.command()
@@ -63,14 +53,13 @@ async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: floa
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
     found = {id(one): one for target in loaded for one in target.specialists}
     async with open_board(settings.nats, settings.board, name="worker") as board:
-        capabilities = sorted({capability for one in found.values() for capability in one.offers})
-        runs = {capability: await waiting(board, capability) for capability in capabilities}
+        waiting = await Client(board, settings.name).waiting()
         worker = Worker(
             board,
             list(found.values()),
             concurrency=concurrency,
             drain_s=drain_s,
-            on_event=lambda event: _say_event(options, event, runs),
+            on_event=lambda event: _say_event(options, event, waiting),
         )
         await worker.offer()
         for team in [target.team for target in loaded if target.team]:  # last, so that its runs find everybody there

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from schemas.blobs import Blob
-from schemas.playbooks import MergePolicy, Playbook, Step
+from schemas.playbooks import Gate, MergePolicy, Playbook, Step
 from specialists.licences import evidence, inventory, report, verdict
 from specialists.licences.distribution import Distribution
 from specialists.licences.evidence import Evidence
@@ -103,6 +103,7 @@ class Files(Closed):
 class Destination(Closed):
     files: list[ReportFile]
     out: str
+    overwrite: bool | None = None
 
 
 class Written(Closed):
@@ -184,24 +185,34 @@ async def licence_report(audit: Audit, context: Context) -> Files:
     )
 
 
-def write_file(path: str, data: bytes) -> int:
-    """Write `data` to a new file at `path`, or find it there already; the number of bytes."""
-    target = Path(path)
-    if target.exists() and target.read_bytes() != data:
-        raise Stop("INVALID_INPUT", f"{path} exists with other content; choose another folder for `out`")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(data)
-    return len(data)
+def write_files(files: dict[str, bytes], overwrite: bool = False) -> list[str]:
+    """Write each file, by its absolute path, or find it there already; all of them, or none.
+
+    Raises Stop INVALID_INPUT where a file exists with other content and `overwrite` is not set.
+    """
+    for path, data in files.items():
+        if Path(path).exists() and not overwrite and Path(path).read_bytes() != data:
+            raise Stop("INVALID_INPUT", f"{path} exists with other content; choose another `out`, or overwrite=true")
+    for path, data in files.items():
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        beside = Path(f"{path}.new")
+        beside.write_bytes(data)
+        beside.replace(path)
+    return list(files)
 
 
-@specialist("licence-writer", offers="file-writing", deadline_s=60, authority="effect", tools=[write_file])
+@specialist("licence-writer", offers="file-writing", deadline_s=60, authority="effect", tools=[write_files])
 async def licence_writer(destination: Destination, context: Context) -> Written:
-    """Writes the stored bytes of a report into a folder."""
-    paths: list[str] = []
+    """Writes the stored bytes of a report into a folder: those that were approved, or nothing."""
+    files: dict[str, bytes] = {}
     for file in destination.files:
-        path = str(Path(destination.out) / file.name)
-        await context.tool(write_file, path=path, data=await context.read_blob(file.blob))
-        paths.append(path)
+        try:
+            files[str(Path(destination.out) / file.name)] = await context.read_blob(file.blob)
+        except Stop as stop:
+            if stop.code == "INVALID_INPUT":
+                raise Stop("POLICY_BLOCKED", f"{file.name} is not what was approved: {stop.message}") from None
+            raise
+    paths = await context.tool(write_files, files=files, overwrite=destination.overwrite or False)
     return Written(paths=paths)
 
 
@@ -231,6 +242,7 @@ PLAYBOOK = Playbook(
                 "format": "path",
                 "description": "folder for the report; none: nothing is written",
             },
+            "overwrite": {"type": "boolean", "description": "replace files of the report that exist"},
             "allow": _LIST,
             "deny": _LIST,
         },
@@ -286,7 +298,8 @@ PLAYBOOK = Playbook(
             needs=["report"],
             capability="file-writing",
             when="input.out",
-            input={"files": "facts.report.files", "out": "input.out"},
+            gate=Gate(ask="write the report?"),
+            input={"files": "facts.report.files", "out": "input.out", "overwrite": "input.overwrite"},
         ),
     ],
 )
