@@ -10,6 +10,7 @@ import pytest
 
 from blackboard.board import open_board
 from blackboard.client import Client
+from blackboard.log import Append
 from tests.projections.called import Blackboard
 from tests.projections.world import ended, serving, teach
 
