@@ -9,7 +9,7 @@ import msgspec
 from blackboard.board import Board, open_board
 from blackboard.options import BoardOptions
 from projections.audit import Audited, Violation
-from projections.cli_text import console
+from projections.cli_text import console, count
 from projections.find import NoSuchRun, find_run
 from projections.history import Folded
 from projections.rebuild import check, check_all, rebuild, rebuild_all
@@ -27,16 +27,16 @@ async def rebuild_one(options: BoardOptions, text: str, version: int | None, che
 
 
 async def rebuild_each(options: BoardOptions, checked: bool) -> None:
-    settings, count = options.settings(), 0
+    settings, done = options.settings(), 0
     async with open_board(settings.nats, settings.board, name="rebuild") as board:
         told = console(stderr=True)
         with told.status("reading the log") if told.is_terminal else nullcontext() as status:
             async for record in _records(board, checked):
-                count += 1
+                done += 1
                 options.say(record, _line(record))
                 if status:
-                    status.update(f"reading the log: {count} runs")
-        told.print(f"{count} runs {'checked' if checked else 'rebuilt'}")
+                    status.update(f"reading the log: {count(done, 'run')}")
+        told.print(f"{count(done, 'run')} {'checked' if checked else 'rebuilt'}")
 
 
 async def _records(board: Board, checked: bool) -> AsyncIterator[dict[str, Any]]:

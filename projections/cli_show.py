@@ -7,7 +7,7 @@ import click
 from blackboard.board import Board, open_board
 from blackboard.options import BoardOptions
 from projections.audit import Recorded
-from projections.cli_text import clean, console, lasting, value, when
+from projections.cli_text import clean, console, count, lasting, value, when
 from projections.find import find_run
 from projections.history import Folded
 from projections.rebuild import history, rebuild
@@ -125,11 +125,11 @@ def _print_outcome(now: dict[str, Any]) -> None:
     click.echo()
     _print_gates(now)
     names = ", ".join(now["facts"][:NAMES_SHOWN]) + (", …" if len(now["facts"]) > NAMES_SHOWN else "")
-    click.echo(clean(f"{len(now['facts'])} facts, {now['conflicts']} disputed: {names}".rstrip(": ")))
+    click.echo(clean(f"{count(len(now['facts']), 'fact')}, {now['conflicts']} disputed: {names}".rstrip(": ")))
     for key, item in now["missing"].items():
         click.echo(clean(f"missing {key}: {item['code']} {item['message']}"))
-    for author, count in now["late"].items():
-        click.echo(clean(f"late: {count} inputs of {author}{', now muted' if author in now['muted'] else ''}"))
+    for author, times in now["late"].items():
+        click.echo(clean(f"late: {count(times, 'input')} of {author}{', now muted' if author in now['muted'] else ''}"))
     usage = now["usage"]
     click.echo(
         f"used {usage['input_tokens']} input tokens, {usage['output_tokens']} output tokens, "

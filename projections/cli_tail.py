@@ -26,7 +26,10 @@ async def tail_log(options: BoardOptions, text: str | None, after: int, follow: 
 
         async def on_messages(messages: Sequence[Message]) -> None:
             for message in messages:
-                options.say(message_record(message, board.subjects), message_line(message, board.subjects))
+                if options.as_json:
+                    options.say(message_record(message, board.subjects))
+                else:
+                    options.say({}, message_line(message, board.subjects))
 
         if follow:
             subscription = await board.log.subscribe(on_messages, chosen, after)

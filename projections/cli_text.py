@@ -27,6 +27,11 @@ def value(of: Any, limit: int = 0) -> str:
     return text if not limit or len(text) <= limit else f"{text[: limit - 1]}…"
 
 
+def count(number: int, what: str) -> str:
+    """`1 fact`, `2 facts`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
 def when(ms: int) -> str:
     """A time in UTC, to the second; empty for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms else ""

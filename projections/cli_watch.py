@@ -7,7 +7,7 @@ import click
 from blackboard.board import open_board
 from blackboard.options import BoardOptions
 from projections.canonical import State
-from projections.cli_text import clean, console, lasting, value
+from projections.cli_text import clean, console, count, lasting, value
 from projections.find import find_run
 from projections.live import follow
 from projections.status import EXIT_CODES, NEEDS_INPUT, ending, progress, steps
@@ -42,7 +42,7 @@ async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
 
 def _say_end(state: State) -> None:
     reason = f": {state.code} {clean(state.reason)}".rstrip() if state.code or state.reason else ""
-    facts = f"{len(state.facts)} facts, {len(state.missing)} missing, {lasting(state.now - state.opened)}"
+    facts = f"{count(len(state.facts), 'fact')}, {len(state.missing)} missing, {lasting(state.now - state.opened)}"
     click.echo(f"{state.run} is {state.end}{reason} ({facts})", err=True)
     if state.result is not None:
         click.echo(value(state.result))
@@ -117,6 +117,6 @@ def _drawing(state: State) -> "RenderableType":
         keys = f"{step['settled']}/{step['items']}" if step["items"] is not None else ""
         tasks = f"{step['ended']}/{step['tasks']}" if step["tasks"] else ""
         table.add_row(step["step"], step["status"], keys, tasks, clean(", ".join(step["voices"]) or step["by"]))
-    head = f"{state.run}  {state.phase}  {len(state.facts)} facts, {state.in_flight} in flight"
+    head = f"{state.run}  {state.phase}  {count(len(state.facts), 'fact')}, {state.in_flight} in flight"
     waiting = [Text(clean(sentence), style="yellow") for sentence in progress(state)["waits"]]
     return Group(Text(head, style="bold"), table, *waiting)

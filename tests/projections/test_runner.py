@@ -1,5 +1,6 @@
 """The view holds the same rows however it was fed: in which batches, how often, by how many, interrupted or not."""
 
+import asyncio
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -113,6 +114,23 @@ async def test_two_processes_at_once(board: Board, tmp_path: Path) -> None:
     assert slow.rows(board.log.id) == fast.rows(board.log.id) == await rows(board)
     slow.close()
     fast.close()
+
+
+async def test_follow() -> None:
+    board, view = memory_board(), MemoryRunsView()
+    await teach(board)
+    moved = asyncio.Event()
+    following = asyncio.create_task(Runner(board, view, lambda position: moved.set()).follow())
+    async with serving(board):
+        await Client(board, "me").publish("survey", {"names": ["x"]}, "one")
+        last = await ended(board, "one")
+    while view.position(board.log.id) < last.seq:
+        moved.clear()
+        await moved.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    assert following.cancelled()
+    assert view.rows(board.log.id) == await rows(board)
 
 
 async def test_late_input_after_the_end(board: Board) -> None:
