@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+from blackboard import jetstream
 from blackboard.blobs import Blobs
 from blackboard.log import Log, Message
 from blackboard.queue import Queue
@@ -35,8 +36,6 @@ async def open_board(
 
     Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
     """
-    from blackboard import jetstream
-
     subjects = Subjects(board)
     async with jetstream.open_board(url, subjects, name, create) as (log, queue, blobs):
         yield Board(subjects, log, queue, blobs)

@@ -120,7 +120,8 @@ class MemoryQueue:
 
     async def _wait_for_change(self, timeout_s: float) -> None:
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._changed.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):  # wait_for would swallow a cancel that comes with the change
+                await self._changed.wait()
 
     def holds(self, waiting: _Waiting) -> bool:
         """Whether this very entry is still there; another one under the same key does not count."""

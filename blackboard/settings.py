@@ -9,6 +9,7 @@ import re
 
 from pydantic import BaseModel, ConfigDict
 
+from blackboard.server import find_url
 from schemas.goals import Token
 
 BOARD = "BLACKBOARD_BOARD"
@@ -27,8 +28,6 @@ class Settings(BaseModel):
 
 def load(nats: str | None = None, board: str | None = None, name: str | None = None) -> Settings:
     """Raises ServerNotFound, whose sentence says what to do, or ValidationError for a name that is no token."""
-    from blackboard.server import find_url
-
     return Settings(
         nats=find_url(nats),
         board=board or os.environ.get(BOARD) or "main",

@@ -10,7 +10,8 @@ from nats.aio.msg import Msg
 
 from blackboard.board import Board
 from blackboard.client import Client
-from projections.canonical import evolve, initial
+from projections.canonical import initial
+from projections.evolve import evolve
 from schemas.codec import INPUT_EVENTS_LIMIT, MESSAGE_LIMIT, STATE_LIMIT, decode_facts, encode
 from schemas.playbooks import TASKS_LIMIT
 from tests.end_to_end.environments import make_environment

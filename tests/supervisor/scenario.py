@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from projections.canonical import State, evolve
+from projections.canonical import State
+from projections.evolve import evolve
 from projections.history import Folded, state_digest, unwritten
 from schemas import events as e
 from schemas.catalogue import Catalogue

@@ -17,6 +17,8 @@ PURE = (
     "blackboard/queue.py",
     "blackboard/blobs.py",
     "projections/canonical.py",
+    "projections/evolve.py",
+    "projections/history.py",
     "projections/provenance.py",
     "projections/audit.py",
     "supervisor/decide.py",

@@ -17,11 +17,11 @@ MAY_IMPORT = {
     "blackboard": ("schemas",),
     "projections": ("blackboard", "schemas"),
     "specialists": ("blackboard", "schemas"),
-    "supervisor": ("blackboard", "schemas", "projections.canonical", "projections.provenance"),
+    "supervisor": ("blackboard", "schemas", "projections.canonical", "projections.evolve", "projections.history"),
 }
 """The direction of imports. Where a name of a package stands, all of the package may be imported."""
 
-TERMINAL = ("*/cli.py", "*/cli_*.py", "projections/console.py")
+TERMINAL = ("*/cli.py", "*/cli_*.py", "blackboard/options.py", "projections/console.py")
 """The modules that talk to a terminal."""
 
 OWNERS = {
@@ -38,6 +38,7 @@ OWNERS = {
 MAY_IMPORT_LATE = {
     "*/cli.py": "a verb pays for its own imports only",
     "*/cli_*.py": "a verb pays for its own imports only",
+    "blackboard/options.py": "every verb imports it, also those that need no board",
     "*/__init__.py": "a package costs nothing until a name is used",
     "blackboard/testing.py": "composes both sides by name",
     "blackboard/telemetry.py": "opentelemetry may be absent",
