@@ -23,12 +23,19 @@ class BrokenHistory(Exception):
 
 class Folded(Struct, frozen=True):
     """A run as folded from its fact messages: state, chain `h` after its last event, and `cursor`, the sequence of the
-    last input that brought an event about. `seq` is where its last message lies on the log."""
+    last input that brought an event about, `opened` that of the first. `seq` is where its last message lies on the
+    log."""
 
     state: State
     h: str
     cursor: int = 0
     seq: int = 0
+    opened: int = 0
+
+    @property
+    def before(self) -> State:
+        """The run before its first event."""
+        return initial(self.state.log, self.state.run)
 
 
 def unwritten(log: str, run: str) -> Folded:
@@ -39,7 +46,7 @@ def unwritten(log: str, run: str) -> Folded:
 def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
     does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
-    state, h, cursor = folded.state, folded.h, folded.cursor
+    state, h, cursor, opened = folded.state, folded.h, folded.cursor, folded.opened
     if (message.log, message.run) != (state.log, state.run):
         raise BrokenHistory(
             state.run, message.first, f"belongs to run {message.run!r} of log {message.log!r}, not to this one"
@@ -58,8 +65,8 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
             state = evolve(state, event)
         except (LookupError, StopIteration):
             raise BrokenHistory(state.run, version, "speaks of what the run does not have") from None
-        h, cursor = chain_next(h, stored), event.cause.seq
-    return Folded(state, h, cursor, seq)
+        h, cursor, opened = chain_next(h, stored), event.cause.seq, opened or event.cause.seq
+    return Folded(state, h, cursor, seq, opened)
 
 
 def decoded(message: FactMessage) -> Iterator[tuple[memoryview, e.Event]]:

@@ -15,20 +15,27 @@ from msgspec.structs import replace
 
 from blackboard.board import Board
 from blackboard.log import Append, Stored
+<<<<<<< HEAD
 from projections.evolve import evolve
+=======
+>>>>>>> main
 from projections.history import BrokenHistory, Folded, state_digest
 from schemas import events as e
 from schemas.catalogue import Catalogue
-from schemas.codec import MESSAGE_LIMIT, NotAFactMessage, UnknownEvent, chain_next, encode, encode_facts
+from schemas.codec import MESSAGE_LIMIT, NotAFactMessage, UnknownEvent, encode, encode_facts
 from schemas.goals import Goal
-from schemas.inputs import Input
+from schemas.inputs import Input, Unreadable
 from schemas.subjects import BOARD_RUN
-from supervisor.decide import NewerRules, Rejected, decide, decide_board
+from supervisor.answer import answer
+from supervisor.decide import NewerRules
+from supervisor.replay import taken_further
 from supervisor.runs import Runs
 
 log = logging.getLogger(__name__)
 
 UNREADABLE = (BrokenHistory, NotAFactMessage, UnknownEvent)
+VAIN_LIMIT = 3
+"""Refusals of one run, nothing newer being there, before it is left alone."""
 _ENVELOPE = 1_024
 """Bytes of a fact message beside its events, at most."""
 
@@ -51,16 +58,22 @@ class Committer:
         self.left: dict[str, int] = {}
         self.appended = 0
         self.conflicts = 0
+        self._vain: dict[str, int] = {}
 
     async def commit(self, inputs: Sequence[Input], floor: int) -> None:
         """Decide `inputs`, in order, and store what they bring about.
 
         `floor` goes along as a header: every input at or below it is decided and stored.
         """
+        self._looked_up: set[str] = set()
         await self._load_missing(inputs)
         todo = list(inputs)
         while todo:
-            refused = await self._store(self._decide_all(todo), floor)
+            pending = self._decide_all(todo)
+            if self._unsure:  # of what cannot open a run it must be known whether the run is there
+                await self._look_up(self._unsure)
+                continue
+            refused = await self._store(pending, floor)
             todo = [cause for cause in todo if self._homes.get(cause.seq) in refused]
 
     async def _load_missing(self, inputs: Sequence[Input]) -> None:
@@ -71,12 +84,17 @@ class Committer:
             first.setdefault(BOARD_RUN, cause.seq)  # any of them may have to be rejected
             if not isinstance(cause.body, Goal):
                 first.setdefault(cause.address.run, cause.seq)
+        await self._look_up(first)
+
+    async def _look_up(self, first: dict[str, int]) -> None:
+        """Read runs that are not in memory, each with the sequence of the first input that needs it."""
         for run, seq in sorted(first.items()):
             if run not in self.left and self._runs.get(run) is None:
                 try:
                     await self._runs.load(run)
                 except UNREADABLE as error:
                     self.leave(run, seq, str(error))
+            self._looked_up.add(run)
 
     def leave(self, run: str, seq: int, reason: str) -> None:
         """Leave a run alone from the input at `seq` on: it cannot be read, or newer rules decide it."""
@@ -87,8 +105,10 @@ class Committer:
     # -- deciding --
 
     def _decide_all(self, inputs: Sequence[Input]) -> dict[str, list[Decided]]:
-        """What is to be stored, by run. Remembers in `_homes` to which run each input belongs."""
+        """What is to be stored, by run. Remembers in `_homes` which run answers each input, and in `_unsure` the runs
+        that goals name in vain and that were not looked up."""
         self._homes: dict[int, str] = {}
+        self._unsure: dict[str, int] = {}
         pending: dict[str, list[Decided]] = {}
         for cause in inputs:
             for decided in self._decide(cause, pending):
@@ -97,14 +117,11 @@ class Committer:
 
     def _decide(self, cause: Input, pending: dict[str, list[Decided]]) -> Iterator[Decided]:
         run, view = cause.address.run, self._catalogue.below(cause.seq)
-        if run in self.left:
+        if run in self.left and not isinstance(cause.body, Unreadable):
             return
-        folded = self._working(run, pending)
-        self._homes[cause.seq] = run
-        if run != BOARD_RUN and cause.seq <= folded.cursor:
-            return
+        named, board = self._working(run, pending), self._working(BOARD_RUN, pending)
         try:
-            events = Rejected("`_board` takes no input") if run == BOARD_RUN else decide(folded.state, cause, view)
+            folded, events = answer(named, board, cause, view)
         except NewerRules as newer:
             self.leave(run, cause.seq, str(newer))
             return
@@ -112,15 +129,10 @@ class Committer:
             log.exception("a defect in the decision about input %d", cause.seq)
             self.leave(run, cause.seq, f"defect: {type(defect).__name__}: {defect}")
             return
-        if isinstance(events, Rejected):
-            if BOARD_RUN in self.left:
-                return
-            folded = self._working(BOARD_RUN, pending)
-            self._homes[cause.seq] = BOARD_RUN
-            if cause.seq <= folded.cursor:
-                return
-            events = decide_board(folded.state, cause, view, events.reason)
-        if events:
+        home = self._homes[cause.seq] = folded.state.run
+        if home == BOARD_RUN and isinstance(cause.body, Goal) and named.cursor == 0 and run not in self._looked_up:
+            self._unsure.setdefault(run, cause.seq)
+        if events and home not in self.left:
             yield _decided(folded, cause, events)
 
     def _working(self, run: str, pending: dict[str, list[Decided]]) -> Folded:
@@ -151,10 +163,18 @@ class Committer:
         return refused
 
     async def _reload(self, run: str, seq: int) -> None:
+        before = self._runs.get(run)
         try:
-            await self._runs.reload(run)
+            after = await self._runs.reload(run)
         except UNREADABLE as error:
             self.leave(run, seq, str(error))
+            return
+        if after.seq > (before.seq if before else 0):
+            self._vain.pop(run, None)
+            return
+        self._vain[run] = self._vain.get(run, 0) + 1
+        if self._vain[run] >= VAIN_LIMIT:
+            self.leave(run, seq, "the log refuses what follows its last message, and has no newer one: it lost some")
 
     def _append(self, run: str, chunk: Sequence[Decided], floor: int) -> Append:
         before = self._runs.get(run) or self._runs.unwritten(run)
@@ -167,11 +187,8 @@ class Committer:
 
 
 def _decided(folded: Folded, cause: Input, events: Sequence[e.Event]) -> Decided:
-    state, h = folded.state, folded.h
     stored = tuple(encode(event) for event in events)
-    for event, data in zip(events, stored, strict=True):
-        state, h = evolve(state, event), chain_next(h, data)
-    return Decided(cause, tuple(events), stored, Folded(state, h, cause.seq, folded.seq))
+    return Decided(cause, tuple(events), stored, taken_further(folded, cause, events, stored))
 
 
 def _chunks(decided: Sequence[Decided]) -> Iterator[list[Decided]]:

@@ -13,14 +13,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from blackboard.board import Board, floor_of
-from blackboard.log import Append, LogUnavailable, Message
+from blackboard.log import Append, LogDamaged, LogUnavailable, Message
 from blackboard.queue import QueueGone, QueueUnavailable, TaskKey
 from projections.history import Folded
 from schemas.catalogue import Catalogue, View
 from schemas.codec import encode, ends_run, sha256
-from schemas.inputs import Ended, Input, TimerDue, Unreadable, Wake, read_input
-from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, Address, BadName
+from schemas.inputs import Ended, Input, TimerDue, Wake
 from supervisor import effects
+from supervisor.answer import read_message
 from supervisor.commit import UNREADABLE, Committer
 from supervisor.decide import SUPERVISOR
 from supervisor.runs import Runs, fold_stored
@@ -94,6 +94,9 @@ class Supervisor:
                 await self._serve(stop)
             except PositionLost as lost:
                 log.warning("starting anew: %s", lost)
+            except LogUnavailable as away:
+                log.warning("waiting for the server: %s", away)
+                await asyncio.sleep(0.2)
 
     async def _serve(self, stop: asyncio.Event) -> None:
         await self._recover()
@@ -186,7 +189,7 @@ class Supervisor:
     async def _set_position(self, seq: int) -> None:
         message = await self._board.log.get(seq) if seq else None
         if seq and message is None:
-            raise PositionLost(f"there is nothing at position {seq}")
+            raise LogDamaged(seq, "no message is stored there, and facts say that it was decided")
         self.position, self._position_sha256 = seq, sha256(message.data) if message else ""
 
     async def _check_position(self) -> None:
@@ -215,7 +218,12 @@ class Supervisor:
         for run, was in before.items():
             now = self.runs.get(run)
             if now is not None and (was is None or now.seq != was.seq):
-                await self._effects(was, now, ended)
+                try:
+                    await self._effects(was, now, ended)
+                except (QueueGone, QueueUnavailable) as gone:  # mending makes it anew, and comes before more messages
+                    log.warning("waiting for the queue: %s", gone)
+                    self._mending, self._mend_at = None, self._clock_s()
+                    return
 
     @property
     def floor(self) -> int:
@@ -224,17 +232,12 @@ class Supervisor:
 
     def _read(self, message: Message) -> list[Input]:
         """The input that a message is, if it is one; facts and the catalogue are folded on the way."""
-        try:
-            address = self._board.subjects.parse(message.subject)
-        except BadName as bad:
-            nowhere = Address("unknown", "", BOARD_RUN)
-            return [_unreadable(message, nowhere, str(bad))]
-        if address.family in INPUT_FAMILIES:
-            return [read_input(message.seq, message.subject, address, message.time_ms, message.data)]
+        cause = read_message(message, self._board.subjects, self.catalogue)
+        if cause is not None:
+            return [cause]
+        address = self._board.subjects.parse(message.subject)
         if address.family == "fact":
             self._fold(address.run, message)
-        elif problem := self.catalogue.add(message.seq, address, message.data):
-            return [_unreadable(message, address._replace(run=BOARD_RUN), f"{address.family}: {problem}")]
         else:
             self._mend_at = self._clock_s()
         return []
@@ -307,7 +310,7 @@ class Supervisor:
         await self._board.log.append(Append(self._board.subjects.wake(run), encode(wake)))
 
     async def _wake_timers(self) -> None:
-        due = self._timers.take_due()
+        due = [one for one in self._timers.take_due() if one[0] not in self.committer.left]
         subjects = self._board.subjects
         appends = [Append(subjects.wake(run), encode(TimerDue(timer=name, armed=armed))) for run, name, armed in due]
         if appends:
@@ -350,10 +353,6 @@ class Supervisor:
     def _view(self) -> View:
         """The catalogue as far as it was read."""
         return self.catalogue.below(self.position + 1)
-
-
-def _unreadable(message: Message, address: Address, reason: str) -> Input:
-    return Input(message.seq, sha256(message.data), message.time_ms, message.subject, address, Unreadable(reason))
 
 
 def _ended_by_worker(cause: Input) -> TaskKey | None:

@@ -51,7 +51,7 @@ def test_child_gets_a_goal_that_is_the_same_whenever_it_is_derived() -> None:
     (said,) = relatives(scenario)
     assert (said.run, said.data) == (
         CHILD,
-        b'{"type":"goal","v":1,"team":"u","input":{"n":1},"approve":false,"parent":{"run":"r1","task":"a","depth":1}}',
+        b'{"type":"goal","v":1,"team":"u","input":{"n":1},"parent":{"run":"r1","task":"a","depth":1}}',
     )
     scenario.when(said).then(
         event("run_opened", publisher="_supervisor", parent={"run": "r1", "task": "a", "depth": 1}),
