@@ -15,10 +15,6 @@ from msgspec.structs import replace
 
 from blackboard.board import Board
 from blackboard.log import Append, Stored
-<<<<<<< HEAD
-from projections.evolve import evolve
-=======
->>>>>>> main
 from projections.history import BrokenHistory, Folded, state_digest
 from schemas import events as e
 from schemas.catalogue import Catalogue

@@ -7,7 +7,7 @@ batches; where it does not, other rules decided the run, or somebody changed it.
 from collections.abc import Sequence
 
 from blackboard.log import Message
-from projections.canonical import evolve
+from projections.evolve import evolve
 from projections.history import Folded, unwritten
 from schemas import events as e
 from schemas.catalogue import Catalogue
