@@ -7,6 +7,7 @@ import asyncio
 import json
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,23 +15,22 @@ from typing import Any
 
 import click
 
-START_S = 30.0
-"""Seconds for server, supervisor and workers to be there."""
 BLACKBOARD = [sys.executable, "-m", "blackboard.cli"]
 
 
 @click.command()
 @click.option("--path", default=sys.prefix, help="The environment to audit [default: the running one].")
-@click.option("--out", default="licences-report", show_default=True, help="Folder for the report.")
+@click.option("--out", default="licences-report", show_default=True, help="Folder for the report; it is replaced.")
 def demo(path: str, out: str) -> None:
-    """Audit the licences of a Python environment: start a board, publish the goal, show the result, explain a conflict,
-    rebuild the run from the log and compare.
+    """Audit the licences of a Python environment: start a board, publish the goal, approve the report, show the result,
+    explain a conflict, rebuild the run from the log and compare.
     """
     began = time.monotonic()
     up = subprocess.Popen([*BLACKBOARD, "up", "licences", "--json"], stdout=subprocess.PIPE, text=True)
     try:
         url = _wait_for_team(up)
-        figure = _audit(url, path, out)
+        threading.Thread(target=lambda: list(_lines(up)), daemon=True).start()  # a full pipe would stop it
+        figure = _audit(["--nats", url], path, out)
     finally:
         up.terminate()
         up.wait()
@@ -45,10 +45,10 @@ def _wait_for_team(up: "subprocess.Popen[str]") -> str:
         if line.startswith("pid "):
             print(f"  {process:<11} {line}", flush=True)
         if process == "server":
-            url = next(word for word in line.split() if word.startswith("nats://"))
+            url = next((word for word in line.split() if word.startswith("nats://")), url)
         if "playbook" in line and process == "licences":
             return url
-    sys.exit(f"blackboard: the board did not start; see `blackboard doctor` (exit code {up.wait()})")
+    sys.exit(f"blackboard: the board did not start; `blackboard doctor` may say why (exit code {up.wait()})")
 
 
 def _lines(up: "subprocess.Popen[str]") -> Iterator[tuple[str, str]]:
@@ -58,34 +58,38 @@ def _lines(up: "subprocess.Popen[str]") -> Iterator[tuple[str, str]]:
         yield record.get("process", ""), record.get("line", "")
 
 
-def _audit(url: str, path: str, out: str) -> str:
-    options = ["--nats", url]
-    command = ["publish", "licences", f"path={path}", f"out={out}", "--wait"]
-    print(f"\n$ blackboard {' '.join(command)}", flush=True)
-    published = subprocess.run([*BLACKBOARD, *command, *options], stdout=subprocess.PIPE, text=True)
-    run = published.stdout.split("\n")[0]
-    shown = _json("show", run, *options)
-    if published.returncode not in {0, 3}:
-        sys.exit(f"blackboard: run {run} ended {shown['end']}: {shown['reason']}")
-    verdicts = _json("why", run, "policy", *options)["value"]
-    rows = asyncio.run(_rows(url, verdicts["rows"]["sha256"]))
+def _audit(options: list[str], path: str, out: str) -> str:
+    """The run, from goal to report; what it comes to in a few words."""
+    goal = ["licences", f"path={path}", f"out={out}", "overwrite=true"]
+    published = _show("publish", *goal, "--wait", "--no-input", *options, expected=(0, 7))
+    run = published.split("\n")[0]
+    if _json("show", run, *options)["phase"] == "NEEDS_INPUT":
+        _show("approve", run, "--yes", *options)
+        _show("watch", run, *options)
+    rows = asyncio.run(_rows(options[1], _json("why", run, "policy", *options)["value"]["rows"]["sha256"]))
     _print_table(rows)
-    for written in shown["result"]["written"]:
+    for written in _json("show", run, *options)["result"]["written"]:
         print(f"  {written}  {Path(written).stat().st_size} bytes")
     conflicts = [row["name"] for row in rows if row["relation"] == "conflict"]
     for name in conflicts[:1]:
         _show("why", run, f"licence.{name}", *options)
     _show("rebuild", run, "--check", *options)
-    rebuilt = _json("rebuild", run, "--check", *options)
-    digest = rebuilt["state"][:16]
-    return f"{len(rows)} distributions, {len(conflicts)} conflict(s), live state = rebuilt state ({digest})"
+    live, rebuilt = asyncio.run(_live_state(options[1], run)), _json("rebuild", run, *options)["state"]
+    if live != rebuilt:
+        sys.exit(f"blackboard: the supervisor held the state {live}, the log gives {rebuilt}")
+    print(f"state as the supervisor held it  {live}\nstate as rebuilt from the log    {rebuilt}")
+    return f"{len(rows)} distributions, {len(conflicts)} conflict, live state = rebuilt state"
 
 
-def _show(*arguments: str) -> None:
+def _show(*arguments: str, expected: tuple[int, ...] = (0,)) -> str:
+    """Run a command as one would type it; what it prints is shown and returned."""
     shown = " ".join(arguments[: arguments.index("--nats")])
     print(f"\n$ blackboard {shown}", flush=True)
-    if (code := subprocess.run([*BLACKBOARD, *arguments]).returncode) != 0:
-        sys.exit(f"blackboard: `{shown}` ended with exit code {code}")
+    done = subprocess.run([*BLACKBOARD, *arguments], stdout=subprocess.PIPE, text=True)
+    print(done.stdout, end="", flush=True)
+    if done.returncode not in expected:
+        sys.exit(f"blackboard: `{shown}` ended with exit code {done.returncode}")
+    return done.stdout
 
 
 def _json(*arguments: str) -> dict[str, Any]:
@@ -103,6 +107,15 @@ async def _rows(url: str, sha256: str) -> list[dict[str, Any]]:
     return rows
 
 
+async def _live_state(url: str, run: str) -> str:
+    """The digest of the state that the supervisor held when it ended the run."""
+    from blackboard.board import open_board
+
+    async with open_board(url, name="demo") as board:
+        last = await board.log.last(board.subjects.fact(run))
+    return (last.headers or {}).get("state", "none") if last else "none"
+
+
 def _print_table(rows: list[dict[str, Any]]) -> None:
     from rich.console import Console
     from rich.table import Table
@@ -110,9 +123,7 @@ def _print_table(rows: list[dict[str, Any]]) -> None:
     table = Table("distribution", "licence", "decided from", "relation", "verdict", box=None, pad_edge=False)
     for row in rows:
         sources = ", ".join(source.removeprefix("licence-") for source in row["decided_from"])
-        style = None if row["verdict"] == "allow" else "bold"
-        table.add_row(
-            f"{row['name']} {row['version']}", row["licence"], sources, row["relation"], row["verdict"], style=style
-        )
+        cells = (f"{row['name']} {row['version']}", row["licence"], sources, row["relation"], row["verdict"])
+        table.add_row(*cells, style=None if row["verdict"] == "allow" else "bold")
     print()
     Console(width=None if sys.stdout.isatty() else 120).print(table)
