@@ -1,6 +1,7 @@
 """`blackboard up`: a whole board on this machine, one process a role."""
 
 import asyncio
+import contextlib
 import signal
 import sys
 from collections.abc import Sequence
@@ -47,11 +48,13 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> b
     with EmbeddedServer(directory) as server:
         say("server", f"pid {server.pid}  {server.url}  data in {directory}")
         watching = asyncio.create_task(server.keep_running())
+        watching.add_done_callback(lambda _: stop.set())  # it ends by itself only when the server cannot be started
         try:
             return await _run(options, teams, server.url, say, stop)
         finally:
             watching.cancel()
-            await asyncio.gather(watching, return_exceptions=True)
+            with contextlib.suppress(asyncio.CancelledError):
+                await watching
 
 
 async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Printer, stop: asyncio.Event) -> bool:

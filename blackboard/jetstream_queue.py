@@ -23,6 +23,7 @@ from schemas.subjects import Subjects
 
 MAX_IN_FLIGHT = 100_000
 MAX_PULLS = 10_000
+ATTEMPT_DIGITS = 10
 """Workers of one specialist that may wait at the same time."""
 _NANOSECONDS = 1_000_000_000
 
@@ -115,9 +116,10 @@ class JetStreamQueue:
 
     async def cancel(self, key: TaskKey) -> None:
         with contextlib.suppress(Disconnected):  # best effort: the task's own limits end it too
-            await self._connection.publish(self._subjects.cancel(key.specialist, key.run, key.task))
+            subject = self._subjects.cancel(key.specialist, key.run, key.task)
+            await self._connection.publish(subject, str(key.attempt).encode())
 
-    def cancels(self, specialist: str) -> AsyncIterator[tuple[str, str]]:
+    def cancels(self, specialist: str) -> AsyncIterator[TaskKey]:
         heard: asyncio.Queue[Msg | None] = asyncio.Queue()
 
         async def hear(message: Msg) -> None:
@@ -130,12 +132,13 @@ class JetStreamQueue:
 
     async def _heard(
         self, heard: "asyncio.Queue[Msg | None]", listening: "asyncio.Future[Listener]", forget: Callable[[], None]
-    ) -> AsyncIterator[tuple[str, str]]:
+    ) -> AsyncIterator[TaskKey]:
         try:
             await listening
             while (message := await heard.get()) is not None:
-                run, task = message.subject.split(".")[-2:]
-                yield run, task
+                specialist, run, task = message.subject.split(".")[-3:]
+                if message.data.isdigit() and len(message.data) < ATTEMPT_DIGITS:
+                    yield TaskKey(specialist, run, task, int(message.data))
         except Disconnected:
             return
         finally:

@@ -31,7 +31,7 @@ class MemoryQueue:
         self._entries: dict[TaskKey, _Waiting] = {}
         self._seen: deque[tuple[float, tuple[str, str, int]]] = deque()
         self._changed = asyncio.Event()
-        self._cancels: dict[str, list[asyncio.Queue[tuple[str, str] | None]]] = {}
+        self._cancels: dict[str, list[asyncio.Queue[TaskKey | None]]] = {}
 
     def lose(self) -> None:
         """As if the server had restarted: the queue and everything in it is gone until the next `ensure`."""
@@ -92,16 +92,14 @@ class MemoryQueue:
 
     async def cancel(self, key: TaskKey) -> None:
         for listener in self._cancels.get(key.specialist, ()):
-            listener.put_nowait((key.run, key.task))
+            listener.put_nowait(key)
 
-    def cancels(self, specialist: str) -> AsyncIterator[tuple[str, str]]:
-        listener: asyncio.Queue[tuple[str, str] | None] = asyncio.Queue()
+    def cancels(self, specialist: str) -> AsyncIterator[TaskKey]:
+        listener: asyncio.Queue[TaskKey | None] = asyncio.Queue()
         self._cancels.setdefault(specialist, []).append(listener)
         return self._listen(specialist, listener)
 
-    async def _listen(
-        self, specialist: str, listener: asyncio.Queue[tuple[str, str] | None]
-    ) -> AsyncIterator[tuple[str, str]]:
+    async def _listen(self, specialist: str, listener: asyncio.Queue[TaskKey | None]) -> AsyncIterator[TaskKey]:
         try:
             while (cancel := await listener.get()) is not None:
                 yield cancel

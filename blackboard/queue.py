@@ -97,9 +97,9 @@ class Queue(Protocol):
         ...
 
     async def cancel(self, key: TaskKey) -> None:
-        """Tell the workers of a specialist, at most once and best effort, that a task has no purpose any more."""
+        """Tell the workers of a specialist, at most once and best effort, that an attempt has no purpose any more."""
         ...
 
-    def cancels(self, specialist: str) -> AsyncIterator[tuple[str, str]]:
-        """(run, task) of each cancel for `specialist` from the call on; ends when the connection is closed."""
+    def cancels(self, specialist: str) -> AsyncIterator[TaskKey]:
+        """The attempt that each cancel names, for `specialist` from the call on; ends when the connection is closed."""
         ...

@@ -231,17 +231,16 @@ class Worker:
         except LogError:
             return False  # an identity that may only append does not know the log's id
 
-    async def _listen(self, name: str, cancels: AsyncIterator[tuple[str, str]]) -> None:
+    async def _listen(self, name: str, cancels: AsyncIterator[TaskKey]) -> None:
         """Best effort, like the cancels themselves."""
         try:
-            async for run, task in cancels:
-                for key, job in list(self._jobs.items()):
-                    if (key.specialist, key.run, key.task) == (name, run, task):
-                        job.execution.interrupt("cancelled")
+            async for key in cancels:
+                if job := self._jobs.get(key):
+                    job.execution.interrupt("cancelled")
         except QueueUnavailable as error:
             _logger.warning("cancels for %s are not heard any more: %s", name, error)
 
-    def _cancels(self, specialist: Specialist) -> AsyncIterator[tuple[str, str]]:
+    def _cancels(self, specialist: Specialist) -> AsyncIterator[TaskKey]:
         return self._board.queue.cancels(specialist.name)
 
     # --- doing one task -----------------------------------------------------------------------------------------------
