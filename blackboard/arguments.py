@@ -21,7 +21,7 @@ def read_json(text: str) -> Any:
         return json.loads(Path(text[1:]).read_text() if text.startswith("@") else text)
     except OSError as error:
         raise BadInput(f"{text[1:]}: {error.strerror}") from None
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadInput(f"{text[:60]!r} is not JSON: {error}") from None
 
 
@@ -61,6 +61,6 @@ def _value(key: str, text: str, about: dict[str, Any]) -> Any:
 def _is_json(text: str) -> bool:
     try:
         json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return True

@@ -13,13 +13,22 @@ from pydantic import ValidationError
 from blackboard.board import Board
 from blackboard.log import Append, Conflict, Message, Stored
 from schemas.catalogue import Catalogue, View
-from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, decode_facts, encode, ends_run, sha256
+from schemas.codec import (
+    NotAFactMessage,
+    UnknownEvent,
+    decode_event,
+    decode_facts,
+    encode,
+    ends_run,
+    sha256,
+    unstorable,
+)
 from schemas.contracts import Contract, read_contract
 from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
-from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
+from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain, read_goal
 from schemas.inputs import Approve, Cancel, Deny, Observation, Signal
 from schemas.playbooks import Playbook, read_playbook
-from schemas.subjects import token
+from schemas.subjects import BOARD_RUN, token
 from schemas.validation import violation
 
 _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]+")
@@ -74,6 +83,8 @@ class Client:
         the input breaks its schema, RunExists where the id has another goal.
         """
         run = token(run, "run id") if run else f"{token(team, 'team')[:50]}-{secrets.token_hex(5)}"
+        if run == BOARD_RUN:
+            raise BadInput(f"run id {BOARD_RUN!r} is the board's own; choose another")
         data = self._goal(team, input, approve)
         await self._check_goal(team, input)
         await self._check_unused(run)
@@ -85,12 +96,16 @@ class Client:
         return run
 
     def _goal(self, team: str, input: dict[str, Any], approve: bool) -> bytes:
+        if problem := unstorable(input):  # first: JSON would make something else of a number that is not finite
+            raise BadInput(f"input: {problem}")
         try:
             data = Goal(team=team, input=input, approve=approve).model_dump_json(exclude_none=True).encode()
         except (ValidationError, ValueError) as error:
             raise BadInput(explain(error) if isinstance(error, ValidationError) else str(error)) from None
         if len(data) > GOAL_LIMIT:
             raise BadInput(f"the goal has {len(data)} bytes, the limit is {GOAL_LIMIT}; put large input into a blob")
+        if isinstance(read := read_goal(data), str):
+            raise BadInput(read)
         return data
 
     async def _check_goal(self, team: str, input: dict[str, Any]) -> None:

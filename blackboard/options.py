@@ -49,13 +49,18 @@ class BoardOptions:
 
     def fail(self, error: Exception) -> NoReturn:
         """Exit with what `error` says. An error that nobody foresaw is raised again, with its traceback."""
+        from pydantic import ValidationError
+
+        from schemas.goals import explain
+
         code = exit_code(error)
         if code is None:
             raise error
+        text = explain(error) if isinstance(error, ValidationError) else str(error)
         if self.as_json:
-            print(json.dumps({"error": str(error), "exit_code": code}))
+            print(json.dumps({"error": text, "exit_code": code}))
         else:
-            click.echo(f"blackboard: {error}", err=True)
+            click.echo(f"blackboard: {text}", err=True)
         sys.exit(code)
 
     def say(self, record: dict[str, Any], text: str = "") -> None:
