@@ -22,9 +22,8 @@ def relatives(scenario: Scenario) -> list[Said]:
     said: list[Said] = []
     states = {run: scenario.of(run) for run in scenario.folded if run != "_board"}
     for run, state in states.items():
-        for child in effects.child_goals(state):
-            if not scenario.of(child.run).goal:
-                said.append(Said("goal", "_supervisor", child.data, child.run))
+        unasked = [child for child in effects.child_goals(state) if not scenario.of(child.run).goal]
+        said += [Said("goal", "_supervisor", child.data, child.run) for child in unasked]
         parent = states.get(state.parent.run) if state.parent else None
         if parent and (wake := effects.wake_for_parent(state, "00", parent)):
             said.append(Said("wake", "", wake, parent.run))
@@ -51,7 +50,7 @@ def test_child_gets_a_goal_that_is_the_same_whenever_it_is_derived() -> None:
     (said,) = relatives(scenario)
     assert (said.run, said.data) == (
         CHILD,
-        b'{"type":"goal","v":1,"team":"u","input":{"n":1},"parent":{"run":"r1","task":"a","depth":1}}',
+        b'{"type":"goal","v":1,"team":"u","input":{"n":1},"approve":false,"parent":{"run":"r1","task":"a","depth":1}}',
     )
     scenario.when(said).then(
         event("run_opened", publisher="_supervisor", parent={"run": "r1", "task": "a", "depth": 1}),
@@ -174,7 +173,7 @@ def test_team_that_asks_for_itself_ends_at_the_depth_limit_and_costs_one_run_a_l
 
 
 def test_usage_of_children_adds_up() -> None:
-    scenario = asked(failed("x", "TOOL_DOWN", run=CHILD, usage={"tool_calls": 2}))
+    scenario = settle(asked().say(failed("x", "TOOL_DOWN", run=CHILD, usage={"tool_calls": 2})))
     scenario.say(ended("x", {"x": 7}, run=child_run("r1", "a", 2), usage={"tool_calls": 3}))
     assert settle(scenario).state.usage.tool_calls == 5
 
