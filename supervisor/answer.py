@@ -35,10 +35,12 @@ def _unreadable(message: Message, address: Address, reason: str) -> Input:
     return Input(message.seq, sha256(message.data), message.time_ms, message.subject, address, Unreadable(reason))
 
 
-def answer(named: Folded, board: Folded, cause: Input, view: View) -> tuple[Folded, Sequence[e.Event]]:
+def answer(
+    named: Folded, board: Folded, cause: Input, view: View, rules: int | None = None
+) -> tuple[Folded, Sequence[e.Event]]:
     """The run that answers `cause`, as it was before, and the events there. `named` is the run that the input names,
-    `board` is `_board`. Raises NewerRules."""
-    events = _decided(named, cause, view)
+    `board` is `_board`, `rules` the version of the rules (None: this release's). Raises NewerRules."""
+    events = _decided(named, cause, view, rules)
     if not isinstance(events, Rejected):
         return named, events
     if cause.seq <= board.cursor:
@@ -46,7 +48,7 @@ def answer(named: Folded, board: Folded, cause: Input, view: View) -> tuple[Fold
     return board, decide_board(board.state, cause, view, events.reason)
 
 
-def _decided(named: Folded, cause: Input, view: View) -> list[e.Event] | Rejected:
+def _decided(named: Folded, cause: Input, view: View, rules: int | None) -> list[e.Event] | Rejected:
     if isinstance(cause.body, Unreadable):
         return Rejected(cause.body.reason)
     if named.state.run == BOARD_RUN:
@@ -54,6 +56,6 @@ def _decided(named: Folded, cause: Input, view: View) -> list[e.Event] | Rejecte
     if cause.seq <= named.cursor:
         if cause.seq > named.opened:
             return []
-        earlier = decide(named.before, cause, view)  # no run took it then, however far the run is now
+        earlier = decide(named.before, cause, view, rules)  # no run took it then, however far the run is now
         return earlier if isinstance(earlier, Rejected) else []
-    return decide(named.state, cause, view)
+    return decide(named.state, cause, view, rules)

@@ -46,11 +46,12 @@ class Decided(Struct, frozen=True):
 
 
 class Committer:
-    """Decides and commits for all runs of one board. `left` are the runs that this supervisor leaves alone, with the
-    first input of each that it did not decide."""
+    """Decides and commits for all runs of one board, by the rules of that version (None: this release's). `left` are
+    the runs that this supervisor leaves alone, with the first input of each that it did not decide."""
 
-    def __init__(self, board: Board, runs: Runs, catalogue: Catalogue, writer: str) -> None:
+    def __init__(self, board: Board, runs: Runs, catalogue: Catalogue, writer: str, rules: int | None = None) -> None:
         self._board, self._runs, self._catalogue, self._writer = board, runs, catalogue, writer
+        self._rules = rules
         self.left: dict[str, int] = {}
         self.appended = 0
         self.conflicts = 0
@@ -117,7 +118,7 @@ class Committer:
             return
         named, board = self._working(run, pending), self._working(BOARD_RUN, pending)
         try:
-            folded, events = answer(named, board, cause, view)
+            folded, events = answer(named, board, cause, view, self._rules)
         except NewerRules as newer:
             self.leave(run, cause.seq, str(newer))
             return

@@ -42,6 +42,9 @@ from supervisor.policy import WAITS_LIMIT, awaited, child_code, oversized, subst
 
 RULES = 1
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
+KNOWN_RULES = frozenset({1})
+"""The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
+among them: keep what they did under its version, or give it up here, in the open."""
 SUPERVISOR = "_supervisor"
 """The client name under which child runs are asked for."""
 
@@ -56,29 +59,31 @@ class NewerRules(Exception):
     """The run is decided by rules that this release does not have; leave it alone."""
 
 
-def decide(state: State, cause: Input, view: View) -> list[e.Event] | Rejected:
+def decide(state: State, cause: Input, view: View, rules: int | None = None) -> list[e.Event] | Rejected:
     """The events that `cause` brings about in the run of `state`; none when the run does not await it.
 
-    `view` is the catalogue below the input. Raises NewerRules.
+    `view` is the catalogue below the input, `rules` the version of the rules to decide by (None: RULES). Raises
+    NewerRules.
     """
+    rules = RULES if rules is None else rules
     match cause.body:
         case Unreadable(reason):
             return Rejected(reason)
         case Goal() if not state.goal:
-            return _open(state, cause, cause.body, view)
+            return _open(state, cause, cause.body, view, rules)
     if not state.goal:
         return Rejected("no goal came before it")
-    if state.rules > RULES:
-        raise NewerRules(f"run {state.run} is decided by rules {state.rules}, this supervisor has {RULES}")
+    if state.rules > rules:
+        raise NewerRules(f"run {state.run} is decided by rules {state.rules}, this supervisor has {rules}")
     draft = Draft(state, cause, view)
-    if state.rules < RULES:
-        draft.emit(e.RulesChanged, rules=RULES)
+    if state.rules < rules:
+        draft.emit(e.RulesChanged, rules=rules)
     before = len(draft.events)
     try:
         _handle(draft, cause)
     except BadExpression as error:
         draft.fail("INVALID_INPUT", str(error))
-    return _within_limits(draft, state, cause) if len(draft.events) > before else []
+    return _within_limits(draft, state, cause, rules) if len(draft.events) > before else []
 
 
 def decide_board(board: State, cause: Input, view: View, reason: str) -> list[e.Event]:
@@ -129,7 +134,7 @@ def _cancel(draft: Draft, person: str, reason: str) -> None:
         draft.end("CANCELLED", reason=f"{person}: {reason}" if reason else person)
 
 
-def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
+def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list[e.Event]:
     """The events of the draft, or the typed end of a run that outgrew its limits."""
     size = sum(len(encode(event)) for event in draft.events)
     if size > INPUT_EVENTS_LIMIT:
@@ -139,8 +144,8 @@ def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
     else:
         return draft.events
     ended = Draft(state, cause, draft.view)
-    if state.goal and state.rules < RULES:
-        ended.emit(e.RulesChanged, rules=RULES)
+    if state.goal and state.rules < rules:
+        ended.emit(e.RulesChanged, rules=rules)
     if isinstance(end := cause.body, Ended):
         ended.late(cause.address.author, reason, end.task, end.execution[:64], end.usage)
     ended.end("FAILED", "BUDGET_EXCEEDED", reason)
@@ -150,14 +155,14 @@ def _within_limits(draft: Draft, state: State, cause: Input) -> list[e.Event]:
 # --- goals ------------------------------------------------------------------------------------------------------------
 
 
-def _open(state: State, cause: Input, goal: Goal, view: View) -> list[e.Event] | Rejected:
+def _open(state: State, cause: Input, goal: Goal, view: View, rules: int) -> list[e.Event] | Rejected:
     if goal.parent and cause.address.author != SUPERVISOR:
         return Rejected("parent: only the supervisor asks for child runs")
     draft = Draft(state, cause, view)
     seq, playbook = view.playbook(goal.team) or (0, None)
     draft.emit(
         e.RunOpened,
-        rules=RULES,
+        rules=rules,
         publisher=cause.address.author,
         team=goal.team,
         playbook=seq,
@@ -191,7 +196,7 @@ def _plan(draft: Draft, cause: Input, playbook: Playbook) -> list[e.Event]:
         advance(draft)
     except BadExpression as error:
         draft.fail("INVALID_INPUT", str(error))
-    events = _within_limits(draft, opened, cause)
+    events = _within_limits(draft, opened, cause, draft.state.rules)
     return events if events is draft.events else [draft.events[0], *events]
 
 

@@ -52,13 +52,15 @@ class _Look(NamedTuple):
 
 
 class Supervisor:
-    """One supervisor of one board. `name` tells it from others in headers; `clock_s` counts seconds, never back."""
+    """One supervisor of one board. `name` tells it from others in headers; `rules` is the version of the rules that it
+    decides by (None: this release's); `clock_s` counts seconds, never back."""
 
     def __init__(
         self,
         board: Board,
         *,
         name: str = "",
+        rules: int | None = None,
         batch: int = BATCH,
         mend_s: float = MEND_S,
         grace_s: float = GRACE_S,
@@ -66,6 +68,7 @@ class Supervisor:
     ) -> None:
         self._board, self.name = board, name or f"{os.getpid()}-{secrets.token_hex(3)}"
         self._batch, self._mend_s, self._grace_s, self._clock_s = batch, mend_s, grace_s, clock_s
+        self._rules = rules
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._reconnected = False
@@ -77,7 +80,7 @@ class Supervisor:
         self._log_id = log_id
         self.catalogue = Catalogue()
         self.runs = Runs(self._board, log_id)
-        self.committer = Committer(self._board, self.runs, self.catalogue, self.name)
+        self.committer = Committer(self._board, self.runs, self.catalogue, self.name, self._rules)
         self.position = 0
         self._position_sha256 = ""
         self._inbox: list[Message] = []
