@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check constraints clean
+.PHONY: help demo test check bench constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -20,6 +20,9 @@ test: $(INSTALLED) ## run the tests; ARGS="tests/tidy -k cycles" chooses
 
 check: $(INSTALLED) ## format, lint, types, and the rules of the tree
 	@$(BIN)/python -m tests.tidy.check
+
+bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARGS=--quick takes a slice
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 constraints: $(INSTALLED) ## pin what pyproject.toml asks for; UPGRADE=1 takes the newest of all
 	@temporary=$$(mktemp -d) && trap 'rm -rf "$$temporary"' EXIT && \
