@@ -2,8 +2,8 @@
 
 from blackboard.board import open_board
 from blackboard.client import Client
+from blackboard.find import find_run
 from blackboard.options import BoardOptions
-from projections.find import find_run
 
 
 async def cancel_run(options: BoardOptions, text: str, reason: str) -> None:

@@ -12,10 +12,10 @@ import click
 from blackboard.blobs import BlobDamaged, BlobMissing
 from blackboard.board import Board, open_board
 from blackboard.client import Client
+from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.canonical import Gate
 from projections.cli_text import clean, value
-from projections.find import find_run
 from projections.live import follow_to
 from projections.rebuild import history, rebuild
 from schemas.events import InputLate

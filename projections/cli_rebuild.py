@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 
 from blackboard.board import Board, open_board
+from blackboard.find import NoSuchRun, find_run
 from blackboard.options import BoardOptions
 from projections.audit import Audited, Violation
 from projections.cli_text import console, count
-from projections.find import NoSuchRun, find_run
 from projections.history import Folded
 from projections.rebuild import check, check_all, rebuild, rebuild_all
 from projections.status import digests

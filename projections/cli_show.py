@@ -5,10 +5,10 @@ from typing import Any
 import click
 
 from blackboard.board import Board, open_board
+from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.audit import Recorded
 from projections.cli_text import clean, console, count, lasting, value, when
-from projections.find import find_run
 from projections.history import Folded
 from projections.rebuild import history, rebuild
 from projections.status import digests, muted, status

@@ -8,10 +8,10 @@ import msgspec
 import orjson
 
 from blackboard.board import open_board
+from blackboard.find import find_run
 from blackboard.log import Message
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, when
-from projections.find import find_run
 from schemas import events as e
 from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, decode_facts
 from schemas.subjects import Address, BadName, Subjects

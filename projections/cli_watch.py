@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blackboard.board import open_board
+from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.canonical import State
 from projections.cli_text import clean, console, count, lasting, value
-from projections.find import find_run
 from projections.live import follow
 from projections.status import EXIT_CODES, NEEDS_INPUT, ending, progress, steps
 

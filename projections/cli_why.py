@@ -4,9 +4,9 @@ import click
 import msgspec
 
 from blackboard.board import open_board
+from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, value, when
-from projections.find import find_run
 from projections.provenance import Provenance, Voice, why
 from projections.rebuild import history
 

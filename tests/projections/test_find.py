@@ -4,8 +4,8 @@ import pytest
 
 from blackboard.board import Board
 from blackboard.client import Client
+from blackboard.find import LAST, AmbiguousRun, NoSuchRun, find_run
 from blackboard.log import Append
-from projections.find import LAST, AmbiguousRun, NoSuchRun, find_run
 from schemas.subjects import BOARD_RUN
 from tests.projections.world import memory_board, teach
 
