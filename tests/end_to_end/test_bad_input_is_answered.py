@@ -257,7 +257,7 @@ async def test_each_message_past_the_client_is_recorded_under_its_sequence(
             assert isinstance(event, e.InputRejected)
             assert (event.subject, expected in event.reason) == ((prefix + place)[:256], True), (place, event.reason)
         await require_good_run(shared, squares, "good")
-        for place, data, headers in UNRECORDED:  # the last words before another supervisor takes over
+        for place, data, headers in UNRECORDED[:4]:  # the last words before another supervisor takes over
             await publish_raw(shared, stranger, prefix + place, data, headers)
     await squares.stop()
     await require_good_run(shared, start("supervise", *there), "r2")

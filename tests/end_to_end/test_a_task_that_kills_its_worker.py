@@ -1,0 +1,39 @@
+"""A task that kills its worker each time ends at a limit, with a code; `up` gives such a worker up, by its name."""
+
+from pathlib import Path
+
+from blackboard.board import open_board
+from blackboard.client import Client
+from schemas import events as e
+from tests.end_to_end import teams
+from tests.end_to_end.support import Start, call, children_of, ended, events_of, is_alive, offered, until
+from tests.end_to_end.up import server_of
+
+
+async def test_it_ends_with_a_code_while_other_runs_go_on(start: Start, tmp_path: Path) -> None:
+    killer = teams.write(tmp_path, "killer", teams.KILLER)
+    squares = teams.write(tmp_path, "squares", teams.SQUARES)
+    up = start("up", killer, squares, cwd=tmp_path)
+    url = await server_of(up)
+    async with open_board(url) as board:
+        await offered(board, "killers", "killer", "squares", "squarer")
+        [supervisor] = [pid for pid, command in children_of(up.pid).items() if " supervise " in command]
+        client = Client(board, "publisher")
+        await client.publish("killers", {}, "deadly")
+        for number in range(3):
+            await client.publish("squares", {"numbers": [number, 2]}, f"good-{number}")
+            assert (await ended(board, f"good-{number}")).end == "DONE"
+        await up.says("given up: ended 5 times within 60 s, last with code -9")
+        assert f"{killer} given up" in " ".join(up.said.split())
+        state = await ended(board, "deadly")
+        assert state.end in {"FAILED", "FAILED_RETRYABLE"}
+        assert state.code in {"TIMEOUT", "INTERNAL"}
+        [end] = [event for event in await events_of(board, "deadly") if isinstance(event, e.TaskEnded)]
+        assert (end.task, end.code) == ("kill", state.code)
+        await client.publish("squares", {"numbers": [3, 4]}, "after")
+        assert (await ended(board, "after")).result == {"total": 25}
+        assert is_alive(supervisor)
+    assert await up.stop() == 1, "it says that not all went well"
+    await until(lambda: not is_alive(supervisor), "the supervisor to end")
+    told = await call("runs", cwd=tmp_path)
+    assert (told.code, told.err.count("\n")) == (69, 1), told
