@@ -27,6 +27,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "show": ("projections.cli:show", "Show a run: where it is, and what it waits for."),
     "why": ("projections.cli:why", "Explain a fact: who said what, and what decided."),
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
+    "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
+    "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }

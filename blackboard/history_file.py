@@ -1,8 +1,8 @@
 """Recorded histories as files: a log, or what belongs to one run of it, as lines of JSON that a person can read.
 
-First line: `{"history": 1, log, board, run, upto, floor}`. Then one line a message, in order of sequence: `{seq, subject,
-time_ms, headers?, text}`, or `data` in base64 instead of `text` where the bytes are not UTF-8. Last line: `{"messages": n,
-"sha256": ...}`, the digest of all bytes before it, so a file that was cut or changed is not read.
+First line: `{"history": 1, log, board, run, upto, floor}`. Then one line a message, in order of sequence: `{seq,
+subject, time_ms, headers?, text}`, or `data` in base64 instead of `text` where the bytes are not UTF-8. Last line:
+`{"messages": n, "sha256": ...}`, the digest of all bytes before it, so a file that was cut or changed is not read.
 """
 
 import base64

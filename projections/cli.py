@@ -1,6 +1,6 @@
-"""The verbs of those who look on (`watch`, `tail`, `runs`, `show`, `why`, `rebuild`), which read the log and nothing
-else, and of those who answer (`approve`, `deny`, `cancel`), which append a signal. Each stands in a module of its own,
-which is imported when it is called."""
+"""The verbs of those who look on (`watch`, `tail`, `runs`, `show`, `why`, `rebuild`, `export`), which read the log and
+nothing else, and of those who answer (`approve`, `deny`, `cancel`), which append a signal. Each stands in a module of
+its own, which is imported when it is called."""
 
 import sys
 from collections.abc import Callable
@@ -90,6 +90,23 @@ def rebuild(run: str | None, everything: bool, version: int | None, check: bool,
         options.run(rebuild_one(options, run, version, check))
     else:
         options.run(rebuild_each(options, check))
+
+
+@click.command(epilog=f"{RUN_HELP} FILE may be `-`.")
+@click.argument("words", metavar="[RUN] FILE", nargs=-1, required=True)
+@click.option("--all", "everything", is_flag=True, help="The whole log of the board instead of one RUN.")
+@board_options
+def export(words: tuple[str, ...], everything: bool, options: BoardOptions) -> None:
+    """Write what the log holds of RUN, inputs, facts and the catalogue below them, into FILE.
+
+    A line of JSON for each message, the first line naming log and board, the last one the digest of all before it.
+    `blackboard replay FILE` decides it again; it needs no board.
+    """
+    from projections.cli_export import export_history
+
+    if len(words) != (1 if everything else 2):
+        raise click.UsageError("name a RUN and a FILE, or --all and a FILE")
+    options.run(export_history(options, None if everything else words[0], words[-1]))
 
 
 def _answer(command: Callable[..., None]) -> Callable[..., None]:

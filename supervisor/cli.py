@@ -1,4 +1,4 @@
-"""`blackboard supervise`: one supervisor as a process."""
+"""`blackboard supervise`: one supervisor as a process. `blackboard replay`: what was decided, decided again."""
 
 import asyncio
 import logging
@@ -32,3 +32,26 @@ async def _supervise(options: BoardOptions) -> None:
     async with open_board(settings.nats, settings.board, name="supervisor", create=True) as board:
         options.say({"role": "supervisor", "pid": os.getpid(), "board": settings.board, "nats": settings.nats})
         await Supervisor(board).run(stop)
+
+
+@click.command(epilog="RUN is a run's id, the beginning of it, or @last. A word with a dot or a slash is a FILE.")
+@click.argument("what", metavar="[RUN|FILE]", required=False)
+@click.option("--all", "everything", is_flag=True, help="Every run of the board, in one read of the log.")
+@board_options
+def replay(what: str | None, everything: bool, options: BoardOptions) -> None:
+    """Decide recorded inputs again with the rules of this release, and compare every event with the recorded one.
+
+    Nothing is appended. Of each run the first event that is another today is shown with both versions. FILE is what
+    `blackboard export` wrote, and needs no board. Exit code: 0 when all events are equal, else 1.
+    """
+    from supervisor import cli_replay
+
+    if everything == bool(what):
+        raise click.UsageError("name a RUN or a FILE, or --all")
+    if what is None:
+        work = cli_replay.replay_all(options)
+    elif "." in what or "/" in what:
+        work = cli_replay.replay_file(options, what)
+    else:
+        work = cli_replay.replay_run(options, what)
+    cli_replay.end(options.run(work))
