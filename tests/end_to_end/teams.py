@@ -63,14 +63,14 @@ from schemas.playbooks import Playbook, Step
 from specialists.specialist import Team, specialist
 
 
-@specialist("killer", offers="kill", deadline_s=2, attempts=1)
+@specialist("killer", offers="kill", deadline_s=1, attempts=1)
 async def killer(item: dict[str, str]) -> str:
     """Takes its worker along."""
     os.kill(os.getpid(), 9)
     return "never"
 
 
-PLAYBOOK = Playbook(team="killers", steps=[Step(id="kill", capability="kill", wait_s=2, deadline_s=2, attempts=1)])
+PLAYBOOK = Playbook(team="killers", steps=[Step(id="kill", capability="kill", wait_s=1, deadline_s=1, attempts=1)])
 
 TEAM = Team(PLAYBOOK, [killer])
 '''

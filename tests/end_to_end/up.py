@@ -8,8 +8,8 @@ SERVER = re.compile(r"server +pid (\d+) +(nats://\S+)")
 
 
 async def server_of(up: Program) -> str:
-    """The URL of its server."""
-    await up.says("data in")
+    """The URL of its server, once a supervisor serves there."""
+    await up.says("took over")
     found = SERVER.search(up.said)
     assert found is not None, up.said
     return found[2]
