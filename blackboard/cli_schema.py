@@ -8,7 +8,7 @@ import click
 
 from blackboard.options import BoardOptions, board_options
 
-MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "task", "event")
+MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "task", "fact", "event")
 
 
 @click.command()
@@ -16,7 +16,7 @@ MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "ta
 @board_options
 def schema(subject: str | None, options: BoardOptions) -> None:
     """Print the JSON Schema of SUBJECT: a team, a specialist, or a message (goal, contract, playbook, observation,
-    signal, wake, task, event). Without SUBJECT, list the teams and specialists of the board.
+    signal, wake, task, fact, event). Without SUBJECT, list the teams and specialists of the board.
     """
     if subject in MESSAGES:
         print(json.dumps(message_schema(subject), indent=2))
@@ -40,6 +40,8 @@ def message_schema(name: str) -> dict[str, Any]:
     }
     if name in written:
         return written[name]()
+    if name == "fact":
+        return _fact_schema()
     kinds: dict[str, Any] = {
         "observation": inputs.Observation,
         "signal": inputs.Signal,
@@ -48,6 +50,19 @@ def message_schema(name: str) -> dict[str, Any]:
         "event": events.EventUnion,
     }
     return msgspec.json.schema(kinds[name])
+
+
+def _fact_schema() -> dict[str, Any]:
+    """Of a fact message, whose events the log keeps as bytes."""
+    import msgspec
+
+    from schemas.codec import FactMessage
+    from schemas.events import EventUnion
+
+    message, events = msgspec.json.schema(FactMessage), msgspec.json.schema(EventUnion)
+    definitions = {**message.pop("$defs"), **events.pop("$defs")}
+    definitions["FactMessage"]["properties"]["events"]["items"] = events
+    return {**message, "$defs": definitions}
 
 
 async def _of_board(options: BoardOptions, subject: str | None) -> dict[str, Any]:
