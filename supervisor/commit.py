@@ -62,6 +62,7 @@ class Committer:
 
         `floor` goes along as a header: every input at or below it is decided and stored.
         """
+        self._runs.trim()
         self._looked_up: set[str] = set()
         await self._load_missing(inputs)
         todo = list(inputs)

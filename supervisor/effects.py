@@ -12,6 +12,7 @@ from blackboard.queue import Entry, TaskKey
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
+from schemas.events import Usage
 from schemas.goals import Goal, ParentTask
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
 from supervisor.documents import Work, task_message
@@ -19,9 +20,11 @@ from supervisor.policy import span_id, voices
 
 
 class ChildGoal(Struct, frozen=True):
-    """The goal of a child run that should be on the log: its bytes are the same whenever they are derived."""
+    """The goal of a child run that should be on the log: its bytes are the same whenever they are derived. `task` is
+    the task of the parent that asks for it."""
 
     run: str
+    task: str
     data: bytes
 
 
@@ -63,12 +66,30 @@ def child_goals(state: State) -> Iterator[ChildGoal]:
                 input=items[0].input,
                 parent=ParentTask(run=state.run, task=name, depth=depth),
             )
-            yield ChildGoal(task.child, goal.model_dump_json(exclude_none=True).encode())
+            yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True).encode())
 
 
 def children(state: State) -> list[str]:
     """The child runs that the run asked for and has not heard of."""
     return [task.child for task in state.tasks.values() if task.status == "dispatched" and task.child]
+
+
+def wake_about_child(goal: ChildGoal, child: State, h: str, parent: State) -> Wake | None:
+    """What a parent must be told about the run that it asked for by `goal`: that it has ended, or that the run is not
+    its own: somebody else came first, whose goal counts. The next attempt has a run of another name."""
+    if child.parent and (child.parent.run, child.parent.task) == (parent.run, goal.task):
+        return wake_for_parent(child, h, parent)
+    return ChildEnded(
+        task=goal.task,
+        child=child.run,
+        end="FAILED_RETRYABLE",
+        code="TOOL_DOWN",
+        reason="another goal came first",
+        result=None,
+        usage=Usage(),
+        version=child.version,
+        h=h,
+    )
 
 
 def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:

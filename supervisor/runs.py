@@ -30,10 +30,13 @@ class Runs:
             self._open.pop(run, None)
             self._finished[run] = folded
             self._finished.move_to_end(run)
-            if len(self._finished) > FINISHED_KEPT:
-                self._finished.popitem(last=False)
         else:
             self._open[run] = folded
+
+    def trim(self) -> None:
+        """Forget the finished runs that are too many. Not while inputs are being decided: one may name any of them."""
+        while len(self._finished) > FINISHED_KEPT:
+            self._finished.popitem(last=False)
 
     def unwritten(self, run: str) -> Folded:
         return unwritten(self._log_id, run)

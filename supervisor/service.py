@@ -286,7 +286,7 @@ class Supervisor:
             if child and not child.state.goal:
                 subject = self._board.subjects.goal(SUPERVISOR, goal.run)
                 await self._board.log.append(Append(subject, goal.data, expected=0))
-            elif child and (wake := effects.wake_for_parent(child.state, child.h, state)):
+            elif child and (wake := effects.wake_about_child(goal, child.state, child.h, state)):
                 await self._wake(state.run, wake)
         if state.end:
             for run in effects.children(state):

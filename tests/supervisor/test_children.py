@@ -195,3 +195,18 @@ def test_wake_about_another_task_or_child(field: str) -> None:
     assert isinstance(body, ChildEnded)
     fields = {name: getattr(body, name) for name in body.__struct_fields__} | {field: "other"}
     scenario.when(wake._replace(body=ChildEnded(**fields))).then()
+
+
+def test_run_id_of_a_child_that_a_stranger_took_costs_one_attempt() -> None:
+    scenario = given(*TEAMS, goal({"n": 1}), goal(team="u", by="eve", run=CHILD))
+    (asked_for,) = effects.child_goals(scenario.state)
+    child = scenario.of(CHILD)
+    wake = effects.wake_about_child(asked_for, child, "00", scenario.state)
+    scenario.when(Said("wake", "", wake)).then(
+        event(
+            "attempt_failed",
+            code="TOOL_DOWN",
+            message=f"child run {CHILD} ended FAILED_RETRYABLE TOOL_DOWN: another goal came first",
+        ),
+        event("task_dispatched", attempt=2, child=child_run("r1", "a", 2)),
+    )

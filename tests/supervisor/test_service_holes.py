@@ -12,6 +12,7 @@ from projections.history import decoded
 from schemas import events as e
 from schemas.codec import decode_facts
 from supervisor import decide as deciding
+from supervisor import runs
 from supervisor.service import Supervisor
 from tests.supervisor.scenario import Said, cancel, ended, failed, goal, offer, started, step, teach
 from tests.supervisor.table import Crash, Faulty, Fuse, Stop, Supervising, Table, board_in_memory
@@ -388,4 +389,37 @@ async def test_one_run_that_fails_every_way_still_lets_the_next_attempt_succeed(
         await table.say(goal())
         (folded,) = await table.ended("r1")
         assert folded.state.result == {"a": 2}
+        await table.check()
+
+
+async def test_run_id_of_a_child_is_burnt_by_a_stranger() -> None:
+    async with board_in_memory(*TEAM, PARENT) as table:
+        first = crashes(table, lambda appends: appends[0].subject.startswith("bb.main.goal._supervisor"))
+        await table.say(goal(team="p"))
+        await asyncio.wait([first.task])
+        (child,) = [task.child for task in (await table.run("r1")).state.tasks.values()]
+        await table.say(goal(by="eve", run=child))
+        table.supervise()
+        await work(table)
+        (folded,) = await table.ended("r1")
+        assert folded.state.result == {"c": 1}
+        assert folded.state.tasks["c"].attempt == 2
+        await table.check()
+
+
+async def test_inputs_for_more_finished_runs_than_are_kept_in_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading one of them must not make another one that the same batch names unknown."""
+    monkeypatch.setattr(runs, "FINISHED_KEPT", 1)
+    async with board_in_memory(*TEAM) as table:
+        names = [f"r{number}" for number in range(6)]
+        await table.say(*(goal(run=run) for run in names), *(ended("a", {"a": 1}, run=run) for run in names))
+        table.supervise()
+        await table.ended(*names)
+        await table.say(*(ended("a", {"a": 1}, run=run, execution="again") for run in names))
+
+        async def late() -> bool:
+            return all([isinstance((await table.events(run))[-1], e.InputLate) for run in names])
+
+        await table.until(late, within_s=5)
+        assert await table.events("_board") == []
         await table.check()
