@@ -148,8 +148,8 @@ def _equal(verdict: Equal) -> str:
     rules = ", ".join(map(str, verdict.rules)) or "none"
     waiting = f"  {verdict.waiting} inputs wait for a supervisor" if verdict.waiting else ""
     return (
-        f"{verdict.run}  version {verdict.version}  equal  head {verdict.head}  rules {rules}  "
-        f"{verdict.inputs} inputs decided again{waiting}"
+        f"{verdict.run}  equal  version {verdict.version}  head {verdict.head}  rules {rules}  inputs {verdict.inputs}"
+        f"{waiting}"
     )
 
 

@@ -27,7 +27,7 @@ from supervisor.replay import taken_further
 
 
 class Equal(Struct, frozen=True):
-    """Deciding again gives what was recorded, up to `version` and `head`. `inputs` were decided again, by rules of the
+    """Deciding again gives what was recorded, up to `version` and `head`. `inputs` brought it about, by rules of the
     versions `rules`; `waiting` are still to be decided for the first time."""
 
     run: str
@@ -80,7 +80,7 @@ def _differences(path: str, recorded: Any, decided: Any) -> Iterator[Difference]
         for name in dict.fromkeys([*recorded, *decided]):
             inside = f"{path}.{name}" if path else name
             yield from _differences(inside, recorded.get(name, UNSET), decided.get(name, UNSET))
-    elif isinstance(recorded, list) and isinstance(decided, list):
+    elif isinstance(recorded, list | tuple) and isinstance(decided, list | tuple):
         for index in range(max(len(recorded), len(decided))):
             here = [side[index] if index < len(side) else UNSET for side in (recorded, decided)]
             yield from _differences(f"{path}[{index}]", *here)
@@ -126,8 +126,8 @@ class _Run:
                 return Divergence(self.recorded.state.run, version, cause.seq, recorded, event)
         if (index := version - self.again.state.version) < len(events):
             return Divergence(self.recorded.state.run, version + 1, cause.seq, None, events[index])
-        self.inputs += 1
         if events:
+            self.inputs += 1
             self.again = taken_further(self.again, cause, events, stored)
             if self.again.state.rules not in (0, *self.rules[-1:]):
                 self.rules.append(self.again.state.rules)
