@@ -31,7 +31,7 @@ def publish(
 
     KEY=VALUE are fields of the input; `blackboard schema TEAM` shows them.
     """
-    run_id = options.run(_publish(options, team, words, **goal))
+    run_id = options.run(_publish(options, team, words, **goal), role="client")
     if not (wait and options.as_json):
         options.say({"run": run_id}, run_id)
     if wait:

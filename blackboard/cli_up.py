@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import json
+import logging
 import signal
 import sys
 from collections.abc import Sequence
@@ -27,22 +29,36 @@ def up(teams: tuple[str, ...], directory: str, options: BoardOptions) -> None:
 
 
 class _Printer:
-    """Lines of several processes on one terminal, each with the name of who says it."""
+    """Lines of several processes on one terminal, each with the name of who says it; where log lines are JSON, each is
+    one object with the name in it."""
 
-    def __init__(self, options: BoardOptions) -> None:
-        self._options = options
+    def __init__(self, options: BoardOptions, as_json: bool) -> None:
+        self._options, self._as_json = options, as_json
 
     def __call__(self, name: str, line: str) -> None:
+        if self._as_json:
+            print(_object(name, line), flush=True)
+            return
         self._options.say({"process": name, "line": line}, f"{name:<12} {line}")
 
 
+def _object(name: str, line: str) -> str:
+    try:
+        said = json.loads(line)
+    except ValueError:
+        said = None
+    return json.dumps({"process": name, **(said if isinstance(said, dict) else {"message": line})})
+
+
 async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> bool:
+    from blackboard import logs
     from blackboard.server import EmbeddedServer
 
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
-    say = _Printer(options)
+    logs.set_up(logging.WARNING)
+    say = _Printer(options, logs.as_json())
     if options.nats:
         return await _run(options, teams, options.nats, say, stop)
     with EmbeddedServer(directory) as server:

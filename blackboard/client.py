@@ -4,14 +4,18 @@ Every method checks what it is about to append as the supervisor will check it, 
 not a rejection on the log.
 """
 
+import contextlib
 import re
 import secrets
+import time
 from typing import Any
 
 from pydantic import ValidationError
 
+from blackboard import telemetry
 from blackboard.board import Board
-from blackboard.log import Append, Conflict, Message, Stored
+from blackboard.log import Append, Conflict, LogError, Message, Stored
+from schemas import spans
 from schemas.catalogue import Catalogue, View
 from schemas.codec import (
     NotAFactMessage,
@@ -89,7 +93,7 @@ class Client:
         await self._check_goal(team, input)
         await self._check_unused(run)
         subject = self.board.subjects.goal(self.author, run)
-        if isinstance((await self.board.log.append(Append(subject, data, expected=0)))[0], Conflict):
+        if isinstance(await self._send(run, Append(subject, data, expected=0)), Conflict):
             there = await self.board.log.last(subject)
             if there is None or there.data != data:
                 raise RunExists(f"run {run} has another goal already; leave the run id out, or choose another")
@@ -135,7 +139,8 @@ class Client:
         return await self._signal(run, Deny(gate=gate, digest=digest, reason=reason))
 
     async def _signal(self, run: str, signal: Signal) -> int:
-        return await self._append(self.board.subjects.signal(self.author, token(run, "run id")), encode(signal))
+        subject = self.board.subjects.signal(self.author, token(run, "run id"))
+        return _sequence(await self._send(run, Append(subject, encode(signal))))
 
     async def offer(self, contract: Contract) -> int:
         """Put a contract into the catalogue, unless it stands there as it is; its sequence."""
@@ -158,7 +163,8 @@ class Client:
     async def observe(self, run: str, observation: Observation) -> int:
         """Append an observation as the specialist `author`; its sequence. It may be stored twice when the log's answer
         was lost; the supervisor counts an execution once."""
-        return await self._append(self.board.subjects.observation(self.author, run), encode(observation))
+        append = Append(self.board.subjects.observation(self.author, run), encode(observation))
+        return _sequence((await self.board.log.append(append))[0])
 
     async def _put(self, subject: str, data: bytes) -> int:
         """Append unless the last message on the subject has the same bytes."""
@@ -170,10 +176,35 @@ class Client:
             if isinstance(stored, Stored):
                 return stored.seq
 
-    async def _append(self, subject: str, data: bytes) -> int:
-        stored = (await self.board.log.append(Append(subject, data)))[0]
-        assert isinstance(stored, Stored), "an append without an expectation cannot conflict"
-        return stored.seq
+    async def _send(self, run: str, append: Append) -> Stored | Conflict:
+        """Append what a person or a program says to a run, which its trace shows."""
+        began_ns = time.time_ns()
+        outcome = (await self.board.log.append(append))[0]
+        if telemetry.on() and isinstance(outcome, Stored):
+            with contextlib.suppress(LogError):  # who may only append does not know the log's id, hence not the trace
+                self._trace(run, append, outcome.seq, began_ns)
+        return outcome
+
+    def _trace(self, run: str, append: Append, seq: int, began_ns: int) -> None:
+        log, now_ns = self.board.log.id, time.time_ns()
+        place = spans.Place(spans.trace_id(log, run), spans.sent_span(log, seq))
+        template = append.subject.replace(f".{self.author}.{run}", ".*.*")
+        attributes: spans.Attributes = {
+            spans.SYSTEM: "nats",
+            spans.MESSAGING_OPERATION: "send",
+            spans.MESSAGING_TYPE: "send",
+            spans.DESTINATION: append.subject,
+            spans.DESTINATION_TEMPLATE: template,
+            spans.RUN: run,
+            spans.AUTHOR: self.author,
+        }
+        name, root = f"send {template}", spans.run_span(run)
+        telemetry.record(spans.Span(name, place, root, began_ns, now_ns, attributes, "producer"))
+
+
+def _sequence(stored: Stored | Conflict) -> int:
+    assert isinstance(stored, Stored), "an append without an expectation cannot conflict"
+    return stored.seq
 
 
 def _follow_awaited(awaited: dict[str, str], message: Message) -> None:

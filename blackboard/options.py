@@ -36,12 +36,16 @@ class BoardOptions:
 
         return settings.load(self.nats, self.board, self.name)
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a verb; a known error becomes a sentence on stderr and an exit code."""
+    def run(self, work: Coroutine[Any, Any, T], role: str = "") -> T:
+        """Run a verb; a known error becomes a sentence on stderr and an exit code. With a `role` it is traced, where
+        the environment asks for that."""
         import uvloop
 
+        from blackboard import telemetry
+
         try:
-            return uvloop.run(work)
+            with telemetry.tracing(role):
+                return uvloop.run(work)
         except KeyboardInterrupt:
             sys.exit(130)
         except Exception as error:

@@ -1,6 +1,7 @@
 """`blackboard attach`, `detach` and `try`: specialists on a board, and one specialist without a board."""
 
 import asyncio
+import logging
 import signal
 import sys
 from contextlib import redirect_stdout
@@ -39,20 +40,23 @@ def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, op
         loaded = [load(target) for target in targets]
     except LoadError as error:
         options.fail(error)
-    options.run(_attach(loaded, concurrency, drain_s, options))
+    options.run(_attach(loaded, concurrency, drain_s, options), role="worker")
 
 
 async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: float, options: BoardOptions) -> None:
+    from blackboard import logs
     from blackboard.board import open_board
     from blackboard.client import Client
     from specialists.worker import Worker
 
+    lines = logs.set_up(logging.WARNING)  # the rest is said by `_say_event`
     settings = options.settings()
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
     found = {id(one): one for target in loaded for one in target.specialists}
     async with open_board(settings.nats, settings.board, name="worker") as board:
+        lines.log = board.log.id
         waiting = await Client(board, settings.name).waiting()
         worker = Worker(
             board,

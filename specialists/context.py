@@ -7,6 +7,7 @@ worker's business.
 import asyncio
 import contextlib
 import contextvars
+import functools
 import inspect
 import logging
 import math
@@ -16,13 +17,16 @@ from typing import Any, Literal, TypeVar
 
 from pydantic_core import to_jsonable_python
 
+from blackboard import telemetry
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import digest, sha256
 from schemas.events import StopCode, Usage
 from schemas.inputs import Observation, Progress, ToolCalled
+from schemas.spans import Span
 from schemas.tasks import Item, ReadFact, Task
+from specialists.spans import tool_span
 from specialists.specialist import Facts, Specialist, Stop, Tool, bounded, describe
 
 PROGRESS_LIMIT = 1_000
@@ -36,7 +40,8 @@ class WorkContext:
     """The context of one execution.
 
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
-    record them, so they go onto the log with the end. `threads` are the plain functions that have not returned.
+    record them, so they go onto the log with the end. `threads` are the plain functions that have not returned. `spans`
+    are those of the tool calls, to be recorded once the span above them is.
     """
 
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
@@ -46,6 +51,7 @@ class WorkContext:
         self.cancelled = False
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
+        self.spans: list[Span] = []
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
@@ -79,7 +85,10 @@ class WorkContext:
             await self._record(self._called(name, arguments, "POLICY_BLOCKED", message))
             raise Stop("POLICY_BLOCKED", message)
         inspect.signature(function).bind(**arguments)  # wrong arguments are the caller's mistake, not the tool's
-        return await self._call(name, function, arguments)
+        number = self.usage.tool_calls + 1
+        span = functools.partial(tool_span, self.task, self.execution, name, number)
+        with telemetry.measured(span, self.spans.append):
+            return await self._call(name, function, arguments)
 
     async def _call(self, name: str, function: Tool, arguments: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()

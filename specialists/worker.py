@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequen
 from dataclasses import dataclass
 from typing import Literal, TypeVar
 
+from blackboard import telemetry
 from blackboard.board import Board
 from blackboard.client import Client
 from blackboard.log import Append, LogError, LogUnavailable, TooLarge
@@ -21,10 +22,12 @@ from schemas.codec import encode
 from schemas.contracts import EXECUTIONS_LIMIT, Contract
 from schemas.events import Usage
 from schemas.inputs import Ended, Observation, Progress, Started
+from schemas.spans import Attributes, Span
 from schemas.tasks import BadTask, Task, decode_task
 from specialists.context import WorkContext
 from specialists.execution import Execution
 from specialists.signature import BadSpecialist
+from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist, bounded
 
 T = TypeVar("T")
@@ -88,6 +91,9 @@ class Job:
     @property
     def id(self) -> str:
         return self.execution.context.execution
+
+    def span(self) -> Span:
+        return execution_span(self.execution.task, self.id, self.count, self.specialist.contract().version)
 
     def latency_ms(self) -> int:
         return round((asyncio.get_running_loop().time() - self.began) * 1000)
@@ -249,12 +255,14 @@ class Worker:
         self._tell(Begun(job.key, job.id))
         heartbeat = asyncio.create_task(self._beat(job))
         try:
-            ended = await self._execute(job)
-            stored = await self._store(job, ended) if ended else None
-            await self._let_go(job, stored)
+            with telemetry.measured(job.span) as said:
+                ended = await self._execute(job)
+                stored = await self._store(job, ended) if ended else None
+                await self._let_go(job, stored, said)
         finally:
             heartbeat.cancel()
             del self._jobs[job.key]
+        telemetry.record(*job.execution.context.spans)
         await self._await_lingering(job)
 
     async def _execute(self, job: Job) -> Ended | None:
@@ -287,7 +295,7 @@ class Worker:
             for delivery in job.deliveries:
                 await delivery.extend()
 
-    async def _let_go(self, job: Job, ended: Ended | None) -> None:
+    async def _let_go(self, job: Job, ended: Ended | None, said: Attributes) -> None:
         """Acknowledge what is stored or has no purpose any more, release what another worker has to do."""
         cancelled = job.execution.interruption == "cancelled"
         how: Literal["stored", "cancelled", "released"] = (
@@ -298,7 +306,9 @@ class Worker:
         code, message = (ended.code, ended.message) if ended else ("", "")
         usage, latency_ms = job.execution.context.usage, job.latency_ms()
         self._tell(Finished(job.key, job.id, how, code, message, latency_ms, usage))
-        _logger.info("task %s", how, extra=_extra(job.key) | {"latency_ms": latency_ms, "code": code})
+        said |= end_of_execution(usage, code, how)
+        extra = {"latency_ms": latency_ms, "tokens": usage.input_tokens + usage.output_tokens, "code": code}
+        _logger.info("task %s", how, extra=_extra(job.key) | {"execution": job.id} | extra)
 
     async def _await_lingering(self, job: Job) -> None:
         if job.execution.lingers:

@@ -1,7 +1,6 @@
 """`blackboard supervise`: one supervisor as a process. `blackboard replay`: what was decided, decided again."""
 
 import asyncio
-import logging
 import os
 import signal
 
@@ -17,19 +16,21 @@ def supervise(options: BoardOptions) -> None:
 
     Any number may run at once: they write the same history. Stop it with SIGINT or SIGTERM; a killed one loses nothing.
     """
-    options.run(_supervise(options))
+    options.run(_supervise(options), role="supervisor")
 
 
 async def _supervise(options: BoardOptions) -> None:
+    from blackboard import logs
     from blackboard.board import open_board
     from supervisor.service import Supervisor
 
-    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
+    lines = logs.set_up()
     settings = options.settings()
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
     async with open_board(settings.nats, settings.board, name="supervisor", create=True) as board:
+        lines.log = board.log.id
         options.say({"role": "supervisor", "pid": os.getpid(), "board": settings.board, "nats": settings.nats})
         await Supervisor(board).run(stop)
 

@@ -150,6 +150,7 @@ class Committer:
             outcomes = await self._board.log.append(*appends)
             for (run, chunk), outcome in zip(round_.items(), outcomes, strict=True):
                 if isinstance(outcome, Stored):
+                    _say_end(self._runs.get(run), chunk[-1].after)
                     self._runs.put(replace(chunk[-1].after, seq=outcome.seq))
                     self.appended += sum(len(decided.events) for decided in chunk)
                 else:
@@ -182,6 +183,15 @@ class Committer:
         if (after := chunk[-1].after.state).end:
             headers["state"] = state_digest(after)
         return Append(self._board.subjects.fact(run), data, expected=before.seq, headers=headers)
+
+
+def _say_end(before: Folded | None, after: Folded) -> None:
+    """A line when the run has just ended."""
+    state = after.state
+    if state.end and not (before and before.state.end):
+        tokens = state.usage.input_tokens + state.usage.output_tokens
+        extra = {"run": state.run, "latency_ms": state.now - state.opened, "tokens": tokens, "code": state.code}
+        log.info("run ended %s", state.end, extra=extra)
 
 
 def _decided(folded: Folded, cause: Input, events: Sequence[e.Event]) -> Decided:

@@ -33,6 +33,10 @@ class Runs:
         else:
             self._open[run] = folded
 
+    def is_over(self, run: str) -> bool:
+        """Whether the run has ended, as far as is known here: what is not in memory is not going on."""
+        return run not in self._open
+
     def trim(self) -> None:
         """Forget the finished runs that are too many. Not while inputs are being decided: one may name any of them."""
         while len(self._finished) > FINISHED_KEPT:

@@ -25,6 +25,7 @@ from supervisor.commit import UNREADABLE, Committer
 from supervisor.decide import SUPERVISOR
 from supervisor.runs import Runs, fold_stored
 from supervisor.timers import Timers
+from supervisor.traces import Traces
 
 log = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Supervisor:
         self._position_sha256 = ""
         self._inbox: list[Message] = []
         self._timers = Timers(self._clock_s)
+        self._traces = Traces(self._board, log_id, self.name)
         self._mend_at = self._clock_s()
         self._mending: _Look | None = None
 
@@ -117,6 +119,7 @@ class Supervisor:
             stopped.cancel()
             await reading.close()
             await asyncio.gather(ended, return_exceptions=True)
+            await self._traces.settle(self.runs.is_over)
 
     async def _wait_for_work(self, *ending: asyncio.Future[Any]) -> None:
         if self._inbox or self._reconnected:
@@ -176,11 +179,13 @@ class Supervisor:
         log.info("took over at position %d of %d", self.position, head)
 
     async def _load_unfinished(self, now_ms: int) -> None:
-        open_runs = [
-            address.run
-            async for message in self._board.log.last_per_subject(self._board.subjects.every("fact"))
-            if not ends_run(message.data) and (address := self._board.subjects.address(message.subject))
-        ]
+        open_runs: list[str] = []
+        async for message in self._board.log.last_per_subject(self._board.subjects.every("fact")):
+            if address := self._board.subjects.address(message.subject):
+                if ends_run(message.data):
+                    self._traces.took_over(address.run, time.time() * 1000 - message.time_ms)
+                else:
+                    open_runs.append(address.run)
         for run in open_runs:
             try:
                 folded = await self.runs.load(run)
@@ -237,9 +242,11 @@ class Supervisor:
         """The input that a message is, if it is one; facts and the catalogue are folded on the way."""
         cause = read_message(message, self._board.subjects, self.catalogue)
         if cause is not None:
+            self._traces.heard(cause)
             return [cause]
         address = self._board.subjects.parse(message.subject)
         if address.family == "fact":
+            self._traces.stored(address.run, message, self.runs.is_over(address.run))
             self._fold(address.run, message)
         else:
             self._mend_at = self._clock_s()

@@ -1,0 +1,56 @@
+"""The worker's part of a trace: an execution, below the attempt that the supervisor waits for, and its tool calls.
+
+Pure. Times are left to who measures. What an execution reports to have used stands under names of its own: it counts
+once it is booked, on the supervisor's span of the attempt.
+"""
+
+from schemas import spans as s
+from schemas.events import Usage
+from schemas.spans import Attributes, Place, Span
+from schemas.tasks import Task
+
+
+def execution_span(task: Task, execution: str, delivery: int, version: int) -> Span:
+    """From taking the task to letting it go. `delivery`: how often it was taken by now; `version`: of the contract."""
+    attributes = _about(task, execution, "invoke_agent") | {
+        s.AGENT_VERSION: str(version),
+        s.CONTRACT: task.contract,
+        s.WORK_LIMIT: task.work_ms,
+        "blackboard.delivery": delivery,
+        "blackboard.items": len(task.items),
+    }
+    return Span(f"invoke_agent {task.specialist}", _place(task, execution), task.span, 0, 0, attributes)
+
+
+def tool_span(task: Task, execution: str, tool: str, number: int) -> Span:
+    """Call `number` of the execution."""
+    above = _place(task, execution)
+    own = Place(above.trace, s.span_id("tool", above.span, number))
+    attributes = _about(task, execution, "execute_tool") | {s.TOOL: tool}
+    return Span(f"execute_tool {tool}", own, above.span, 0, 0, attributes)
+
+
+def end_of_execution(usage: Usage, code: str, how: str) -> Attributes:
+    """What is known at the end: `code` of the specialist, else `how` the task was let go."""
+    attributes: Attributes = {
+        s.OUTCOME: code or ("DONE" if how == "stored" else how.upper()),
+        "blackboard.execution.input_tokens": usage.input_tokens,
+        "blackboard.execution.output_tokens": usage.output_tokens,
+        s.TOOL_CALLS: usage.tool_calls,
+    }
+    return attributes | ({s.ERROR: code} if code else {})
+
+
+def _about(task: Task, execution: str, operation: str) -> Attributes:
+    return {
+        s.OPERATION: operation,
+        s.AGENT: task.specialist,
+        s.RUN: task.run,
+        s.TASK: task.task,
+        s.ATTEMPT: task.attempt,
+        s.EXECUTION: execution,
+    }
+
+
+def _place(task: Task, execution: str) -> Place:
+    return Place(s.trace_id(task.log, task.run), s.span_id("execution", task.span, execution))

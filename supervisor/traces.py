@@ -1,0 +1,103 @@
+"""Which spans this supervisor tells, out of what it reads on the log.
+
+The writer of a fact message, which its header names, tells what the message holds, so each span is told once however
+many supervisors serve the board. A run of which others wrote a part is told by the writer of its end, whole, from the
+log. A supervisor that takes over tells the runs again that ended just before, whose spans may have died with another.
+What is told twice has the same ids and the same content.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Callable
+from itertools import groupby
+
+from blackboard import telemetry
+from blackboard.board import Board
+from blackboard.log import LogError, Message
+from projections.history import decoded
+from schemas import events as e
+from schemas.codec import NotAFactMessage, UnknownEvent, decode_facts
+from schemas.inputs import Input
+from schemas.subjects import BOARD_RUN
+from supervisor.spans import RunSpans, decision
+
+log = logging.getLogger(__name__)
+
+INPUTS_KEPT = 20_000
+"""Inputs whose events have not been read back; most bring none about."""
+RECENT_MS = 60_000
+"""Age of a run's end up to which a takeover tells the run again."""
+
+
+class Traces:
+    """`writer` is the name of this supervisor in headers. All of it does nothing while tracing is off."""
+
+    def __init__(self, board: Board, log_id: str, writer: str) -> None:
+        self._board, self._log, self._writer = board, log_id, writer
+        self._live: dict[str, RunSpans] = {}
+        self._inputs: OrderedDict[int, Input] = OrderedDict()
+        self._telling: set[asyncio.Task[None]] = set()
+
+    def heard(self, cause: Input) -> None:
+        """An input was read."""
+        if telemetry.on():
+            self._inputs[cause.seq] = cause
+            if len(self._inputs) > INPUTS_KEPT:
+                self._inputs.popitem(last=False)
+
+    def stored(self, run: str, message: Message, ended: bool) -> None:
+        """A fact message of `run` was read; `ended` tells whether the run is over as far as is known."""
+        if not telemetry.on() or run == BOARD_RUN:
+            return
+        try:
+            facts = decode_facts(message.data)
+            events = [event for _, event in decoded(facts)]
+        except (NotAFactMessage, UnknownEvent):
+            return
+        spans = self._live.pop(run, None) or RunSpans(self._log, run)
+        if (message.headers or {}).get("writer") != self._writer:
+            return
+        self._decisions(run, message, events)
+        if spans.version == facts.first - 1:
+            for event in events:
+                telemetry.record(*spans.add(event))
+            if not spans.ended:
+                self._live[run] = spans
+        elif any(isinstance(event, e.RunEnded) for event in events):
+            self.tell(run)
+        elif ended:
+            for event in events:
+                telemetry.record(*spans.add(event))
+
+    def _decisions(self, run: str, message: Message, events: list[e.Event]) -> None:
+        for seq, group in groupby(events, lambda event: event.cause.seq):
+            if cause := self._inputs.pop(seq, None):
+                telemetry.record(decision(self._log, run, cause, list(group), message.time_ms))
+
+    def took_over(self, run: str, age_ms: float) -> None:
+        """`run` ended that long ago, and another supervisor may not have lived to tell it."""
+        if telemetry.on() and age_ms < RECENT_MS:
+            self.tell(run)
+
+    def tell(self, run: str) -> None:
+        """Tell all of a run, read from the log meanwhile."""
+        telling = asyncio.create_task(self._tell(run))
+        self._telling.add(telling)
+        telling.add_done_callback(self._telling.discard)
+
+    async def _tell(self, run: str) -> None:
+        spans = RunSpans(self._log, run)
+        try:
+            async for messages in self._board.log.scan([self._board.subjects.fact(run)]):
+                for message in messages:
+                    for _, event in decoded(decode_facts(message.data)):
+                        telemetry.record(*spans.add(event))
+        except (LogError, NotAFactMessage, UnknownEvent) as error:
+            log.warning("the trace of the run is not whole: %s", error, extra={"run": run})
+
+    async def settle(self, is_over: Callable[[str], bool]) -> None:
+        """Before the process ends: tell the runs whose end was written and not read back."""
+        for run in filter(is_over, self._live):
+            self.tell(run)
+        await asyncio.gather(*self._telling)
