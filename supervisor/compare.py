@@ -252,8 +252,10 @@ def compare(
     board: str = "main",
     only: str = "",
     known: Collection[int] = KNOWN_RULES,
+    floor: int = 0,
 ) -> dict[str, Verdict]:
-    """The verdict about each run of which `messages`, a whole log in its order, hold events, or about `only` one."""
+    """The verdict about each run of which `messages`, a whole log in its order, hold events, or about `only` one. All
+    inputs at or below `floor` were decided; beyond, what no event of a run comes after may not have been."""
     comparison = Comparison(log_id, Subjects(board), only=only, known=known)
-    verdicts = [*comparison.add(messages), *comparison.finish()]
+    verdicts = [*comparison.add(messages, floor), *comparison.finish()]
     return {verdict.run: verdict for verdict in verdicts}
