@@ -127,7 +127,7 @@ def approve(run: str, gate: str | None, digest: str | None, sure: bool, options:
     """
     from projections.cli_gates import answer_gate
 
-    options.run(answer_gate(options, run, gate, digest, True, sure, ""))
+    options.run(answer_gate(options, run, gate, digest, True, sure, ""), role="client")
 
 
 @click.command(epilog=RUN_HELP)
@@ -139,7 +139,7 @@ def deny(run: str, gate: str | None, digest: str | None, sure: bool, reason: str
     """Show what RUN waits to do, ask, and deny it: the run ends POLICY_BLOCKED."""
     from projections.cli_gates import answer_gate
 
-    options.run(answer_gate(options, run, gate, digest, False, sure, reason))
+    options.run(answer_gate(options, run, gate, digest, False, sure, reason), role="client")
 
 
 @click.command(epilog=RUN_HELP)
@@ -150,4 +150,4 @@ def cancel(run: str, reason: str, options: BoardOptions) -> None:
     """End RUN; what its specialists still do is not committed."""
     from projections.cli_cancel import cancel_run
 
-    options.run(cancel_run(options, run, reason))
+    options.run(cancel_run(options, run, reason), role="client")

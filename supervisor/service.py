@@ -274,7 +274,7 @@ class Supervisor:
         whose workers take them out of the queue themselves."""
         before, after = effects.in_flight(was.state) if was else set(), effects.in_flight(now.state)
         self._timers.see(now.state)
-        await self._board.queue.put(effects.entries(now.state, after - before))
+        await self._board.queue.put(self._traces.carried(effects.entries(now.state, after - before)))
         await self._relatives(now)
         await self._take_out(before - after - ended)
 
@@ -341,7 +341,7 @@ class Supervisor:
             return
         for folded in self.runs.unfinished():
             absent = effects.in_flight(folded.state) & self._mending.absent
-            await self._board.queue.put(effects.entries(folded.state, absent))
+            await self._board.queue.put(self._traces.carried(effects.entries(folded.state, absent)))
             await self._relatives(folded)
             if wake := effects.wake_for_capability(folded.state, self._view()):
                 await self._wake(folded.state.run, wake)

@@ -12,14 +12,19 @@ from collections import OrderedDict
 from collections.abc import Callable
 from itertools import groupby
 
+from msgspec.structs import replace
+
 from blackboard import telemetry
 from blackboard.board import Board
 from blackboard.log import LogError, Message
+from blackboard.queue import Entry, TaskKey
 from projections.history import decoded
 from schemas import events as e
 from schemas.codec import NotAFactMessage, UnknownEvent, decode_facts
 from schemas.inputs import Input
+from schemas.spans import trace_id
 from schemas.subjects import BOARD_RUN
+from supervisor.policy import span_id
 from supervisor.spans import RunSpans, decision
 
 log = logging.getLogger(__name__)
@@ -74,6 +79,16 @@ class Traces:
         for seq, group in groupby(events, lambda event: event.cause.seq):
             if cause := self._inputs.pop(seq, None):
                 telemetry.record(decision(self._log, run, cause, list(group), message.time_ms))
+
+    def carried(self, entries: list[Entry]) -> list[Entry]:
+        """Tasks for the queue, with their place in the trace as the header that other programs know. Workers of ours
+        derive it."""
+        if not telemetry.on():
+            return entries
+        return [replace(entry, headers={"traceparent": self._traceparent(entry.key)}) for entry in entries]
+
+    def _traceparent(self, key: TaskKey) -> str:
+        return f"00-{trace_id(self._log, key.run)}-{span_id(key.run, key.task, key.attempt)}-01"
 
     def took_over(self, run: str, age_ms: float) -> None:
         """`run` ended that long ago, and another supervisor may not have lived to tell it."""
