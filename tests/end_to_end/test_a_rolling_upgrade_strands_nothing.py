@@ -1,0 +1,109 @@
+"""A supervisor process of a newer release takes runs over while the older one goes on."""
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from blackboard.board import Board
+from blackboard.client import Client
+from schemas import events as e
+from tests.end_to_end import teams
+from tests.end_to_end.support import (
+    ROOT,
+    Program,
+    Start,
+    call,
+    call_python,
+    ended,
+    environment_with,
+    events_of,
+    history_of,
+    offered,
+    run_until,
+)
+
+RUNS = 10
+NEWER = """
+import sys
+from supervisor import decide
+
+decide.RULES, decide.KNOWN_RULES = 2, frozenset({1, 2})
+from blackboard.cli import main
+
+main()
+"""
+"""The command of a release whose rules have the next version."""
+
+
+class NewerProgram(Program):
+    def __init__(self, words: list[str], output: Path) -> None:
+        self.words, self.output = words, output
+        with output.open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", NEWER, *words],
+                cwd=ROOT,
+                env=environment_with(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+
+
+@pytest.fixture
+def start_newer(tmp_path: Path) -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def start_one(*words: str) -> Program:
+        programs.append(NewerProgram(list(words), tmp_path / f"newer-{words[0]}.out"))
+        return programs[-1]
+
+    try:
+        yield start_one
+    finally:
+        for program in programs:
+            program.kill()
+
+
+async def test_runs_in_flight_go_on_and_say_who_decided(
+    shared: Board, there: list[str], start: Start, start_newer: Callable[..., Program], tmp_path: Path
+) -> None:
+    older = start("supervise", *there)
+    start("attach", teams.write(tmp_path, "squares", teams.SQUARES), *there)
+    await offered(shared, "squares", "squarer", "adder")
+    client = Client(shared, "publisher")
+    runs = [
+        await client.publish("squares", {"numbers": list(range(40)), "pause_s": 0.2}, f"run-{n}") for n in range(RUNS)
+    ]
+    for run in runs:
+        await run_until(shared, run, lambda state: state.version > 4)
+    newer = start_newer("supervise", *there)
+    await newer.says("took over")
+    runs.append(await client.publish("squares", {"numbers": [1, 2]}, "later"))
+    for run in runs:
+        state = await ended(shared, run)
+        assert state.end == "DONE"
+
+    changed, left = 0, 0
+    for run in runs:
+        changes = [event for event in await events_of(shared, run) if isinstance(event, e.RulesChanged)]
+        assert [event.rules for event in changes] in ([], [2])
+        changed += len(changes)
+        if f"run {run} is left alone from input" in older.said:
+            left += 1
+            folded, _ = await history_of(shared, run)
+            assert folded.state.rules == 2
+            assert f"run {run} is decided by rules 2, this supervisor has 1" in older.said
+    print(f"{changed} of {len(runs)} runs changed hands in flight, {left} were left alone by the older supervisor")
+    assert changed
+    assert left
+    assert (older.code, newer.code) == (None, None)
+
+    known = await call_python(f"import sys; sys.argv = ['blackboard', *{['replay', '--all', *there]!r}]\n{NEWER}")
+    assert known.code == 0, known
+    assert known.out.count("rules 1, 2") == changed
+    unknown = await call("replay", "--all", *there)
+    assert unknown.code == 1
+    assert "cannot be decided again: rules 2 decided it, and this release knows 1" in unknown.out
