@@ -154,10 +154,10 @@ class Reader:
         messages: list[Message] = []
         for raw in taken:
             try:
-                if status_of(raw) == "100":
-                    self._on_control(raw)
-                else:
+                if raw.reply.startswith(wire.PLACE):  # whatever its headers say: anybody may have written them
                     messages.append(await self._on_message(raw))
+                elif status_of(raw) == "100":
+                    self._on_control(raw)
             except (_Doubt, LogError) as doubt:
                 if not messages:
                     raise

@@ -28,6 +28,10 @@ SEQUENCE_IN_FLIGHT = 10164
 TOO_LARGE = 10054
 
 
+PLACE = "$JS.ACK."
+"""How the reply subject of a delivered message begins, and of no other."""
+
+
 class Place(NamedTuple):
     """Where a delivered message stands: `seq` in the stream, `number` among this consumer's deliveries; `pending`
     messages follow it; `tries` says how often it was delivered."""
