@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench constraints clean
+.PHONY: help demo test check bench docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -23,6 +23,12 @@ check: $(INSTALLED) ## format, lint, types, and the rules of the tree
 
 bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARGS=--quick takes a slice
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
+	@$(BIN)/python -m tests.docs.check
+
+schemas: $(INSTALLED) ## write docs/schemas
+	@$(BIN)/python -m tests.docs.schemas
 
 constraints: $(INSTALLED) ## pin what pyproject.toml asks for; UPGRADE=1 takes the newest of all
 	@temporary=$$(mktemp -d) && trap 'rm -rf "$$temporary"' EXIT && \
