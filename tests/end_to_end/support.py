@@ -53,6 +53,11 @@ async def call(*words: str, cwd: Path | None = None, within_s: float = PATIENCE_
     return await _run([*COMMAND, *words], cwd, within_s, environment)
 
 
+async def call_python(script: str) -> Finished:
+    """Run Python code to its end."""
+    return await _run([sys.executable, "-c", script], None, PATIENCE_S, {})
+
+
 ONE_BY_ONE = """
 import json, sys
 from click.testing import CliRunner
@@ -61,7 +66,7 @@ from blackboard.cli import cli
 told = []
 for words in json.loads(sys.argv[1]):
     ended = CliRunner().invoke(cli, words)
-    told.append([ended.exit_code, ended.stdout, ended.stderr or repr(ended.exception)])
+    told.append([ended.exit_code, ended.stdout, ended.stderr or (repr(ended.exception) if ended.exit_code else "")])
 print(json.dumps(told))
 """
 
@@ -295,6 +300,21 @@ async def publish_raw(
     stored = json.loads((await asyncio.wait_for(answer, PATIENCE_S)).data)
     assert "error" not in stored, stored
     return int(stored["seq"])
+
+
+async def publish_packets(url: str, *packets: tuple[bytes, bytes, bytes]) -> None:
+    """Publish (subject, headers, data), each as the very bytes that go over the wire, and wait until they are taken."""
+    host, _, port = url.removeprefix("nats://").partition(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    writer.write(b'CONNECT {"verbose":false,"pedantic":false,"headers":true}\r\n')
+    for subject, headers, data in packets:
+        sizes = b" %d %d" % (len(headers), len(headers) + len(data)) if headers else b" %d" % len(data)
+        writer.write((b"HPUB " if headers else b"PUB ") + subject + sizes + b"\r\n" + headers + data + b"\r\n")
+    writer.write(b"PING\r\n")
+    while not (line := await asyncio.wait_for(reader.readline(), PATIENCE_S)).startswith(b"PONG"):
+        assert line.startswith(b"INFO"), line
+    writer.close()
+    await writer.wait_closed()
 
 
 async def verdict_on(board: Board, seq: int, run: str, within_s: float = PATIENCE_S) -> e.Event:

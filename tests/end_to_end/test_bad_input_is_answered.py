@@ -28,6 +28,7 @@ from tests.end_to_end.support import (
     history_of,
     offered,
     past_the_client,
+    publish_packets,
     publish_raw,
     run_until,
     until,
@@ -262,6 +263,38 @@ async def test_each_message_past_the_client_is_recorded_under_its_sequence(
     await squares.stop()
     await require_good_run(shared, start("supervise", *there), "r2")
     for words in (["runs"], ["schema"], ["doctor"], ["show", "r2"], ["rebuild", "r2", "--check"]):
+        told = await call(*words, *there)
+        assert told.code == 0, (words, told)
+
+
+HEADERS = [
+    b"NATS/1.0\r\nA\xff: \xfe\r\n\r\n",
+    b"NATS/1.0\r\nno colon\r\n\r\n",
+    b"NATS/1.0 503\r\n\r\n",
+    b"NATS/1.0 \xff\xff\xff \xff\r\n\r\n",
+    b"NATS/1.0 100 Idle Heartbeat\r\nNats-Last-Consumer: 77\r\n\r\n",
+    b"NATS/1.0 100 FlowControl Request\r\n\r\n",
+    b"NATS/1.0\r\nStatus: 100\r\nNats-Last-Consumer: many\r\n\r\n",
+]
+"""What a server says of its own accord, and what is no text."""
+
+
+async def test_bytes_that_are_no_text_stop_nobody(
+    shared: Board, there: list[str], squares: Program, start: Start
+) -> None:
+    """In a subject, and in headers that look like a word of the server to its consumers."""
+    prefix = shared.subjects.every("goal").removesuffix("goal.>").encode()
+    packets = [(prefix + b"goal.stranger.r1", headers, b"") for headers in HEADERS]
+    packets += [(prefix + place, b"", b"") for place in (b"goal.stranger.\xff\xfe", b"obs.\xc3.r1", b"fact.\xff")]
+    packets += [(prefix + place, b"", b"") for place in (b"task.squarer.r.\xff.1", b"cancel.squarer.\xff.t")]
+    head = await shared.log.head()
+    await publish_packets(there[1], *packets)
+    await require_good_run(shared, squares, "good")
+    recorded = {event.cause.seq for event in await events_of(shared, "_board")}
+    assert recorded == {*range(head + 1, head + len(HEADERS) + 4)}
+    await squares.stop()
+    await require_good_run(shared, start("supervise", *there), "again")
+    for words in (["runs"], ["schema"], ["doctor"], ["show", "again"], ["rebuild", "again", "--check"]):
         told = await call(*words, *there)
         assert told.code == 0, (words, told)
 

@@ -58,6 +58,24 @@ async def test_a_run_waits_for_it_and_ends(shared: Board, there: list[str], star
     assert (await run_until(shared, "again", lambda state: state.timers)).state.steps["loud"].awaiting == "shouting"
 
 
+async def test_a_run_that_waits_is_found_by_the_next_supervisor(
+    shared: Board, there: list[str], start: Start, tmp_path: Path
+) -> None:
+    """Also when its history holds a value that looks like the end of a run."""
+    (tmp_path / "voices.py").write_text(SHOUT)
+    supervisor = start("supervise", *there)
+    client = Client(shared, "publisher")
+    step = Step(id="loud", capability="shouting", input={"text": "input.text"})
+    await client.teach(Playbook(team="loud", steps=[step]))
+    await client.publish("loud", {"text": "hello", "more": {"type": "run_ended"}}, "hello")
+    await run_until(shared, "hello", lambda state: state.timers)
+    supervisor.kill()
+    await start("supervise", *there).says("took over")
+    worker = start("attach", "./voices.py", *there, cwd=tmp_path)
+    assert (await ended(shared, "hello")).end == "DONE"
+    assert "1 waited for it: hello" in worker.said
+
+
 async def test_one_more_observer_has_a_voice_on_every_fact(
     shared: Board, there: list[str], start: Start, tmp_path: Path
 ) -> None:
