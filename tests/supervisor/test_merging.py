@@ -61,6 +61,17 @@ def test_priority_takes_the_first_entry_that_matches(claims: list[tuple[str, Any
         assert merged == merge(policy, candidates)
 
 
+@pytest.mark.parametrize("policy", [Merge(), Merge("priority", ("v",))])
+def test_merging_does_not_know_who_came_first(policy: Merge) -> None:
+    candidates = [
+        Candidate("a-0", "u", 1, refused="no"),
+        Candidate("a-1", "v", 2),
+        Candidate("a-2", "w", 2),
+        Candidate("a-3", "x", 3, refused="no"),
+    ]
+    assert len({repr(merge(policy, order)) for order in permutations(candidates)}) == 1
+
+
 def test_priority_says_why_the_others_lost() -> None:
     scenario = quorum(
         says("u", 1, confidence=0.9), says("v", 2), says("w", 3, confidence=0.1), merge=PRIORITY, missing="allow"
