@@ -3,13 +3,15 @@
 import asyncio
 import signal
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from blackboard.server import die_with_parent
 
 DEATHS, WITHIN_S = 5, 60.0
 """A process that ends DEATHS times within WITHIN_S seconds is given up."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
+LINE_BYTES = 1 << 20
+"""Of a line that is longer only the end is shown."""
 STOP_S = 15.0
 """Seconds that a process has to drain before it is killed."""
 
@@ -51,12 +53,12 @@ class KeptProcess:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C is for the parent, which stops its processes in order
             preexec_fn=die_with_parent(),
-            limit=1 << 20,
+            limit=LINE_BYTES,
         )
         self._say(self.name, f"pid {self._process.pid}")
         assert self._process.stdout is not None
-        while line := await self._process.stdout.readline():
-            self._say(self.name, line.decode(errors="replace").rstrip("\n"))
+        async for line in _lines(self._process.stdout):
+            self._say(self.name, line)
         return await self._process.wait()
 
     async def stop(self) -> None:
@@ -70,3 +72,14 @@ class KeptProcess:
         except TimeoutError:
             process.kill()
             await process.wait()
+
+
+async def _lines(output: asyncio.StreamReader) -> AsyncIterator[str]:
+    while True:
+        try:
+            line = await output.readline()
+        except ValueError:  # too long; what was read of it is dropped
+            continue
+        if not line:
+            return
+        yield line.decode(errors="replace").rstrip("\n")
