@@ -1,5 +1,7 @@
 """A task that kills its worker each time ends at a limit, with a code; `up` gives such a worker up, by its name."""
 
+import os
+import signal
 from pathlib import Path
 
 from blackboard.board import open_board
@@ -7,7 +9,21 @@ from blackboard.client import Client
 from schemas import events as e
 from tests.end_to_end import teams
 from tests.end_to_end.support import Start, call, children_of, ended, events_of, is_alive, offered, until
-from tests.end_to_end.up import server_of
+from tests.end_to_end.up import process, server_of
+
+
+async def test_a_worker_with_endless_lines_is_kept_running(start: Start, tmp_path: Path) -> None:
+    chatty = teams.write(tmp_path, "squares", f"print('x' * 3_000_000, flush=True)\n{teams.SQUARES}")
+    up = start("up", chatty, cwd=tmp_path)
+    async with open_board(await server_of(up)) as board:
+        await offered(board, "squares", "squarer", "adder")
+        worker = process(up, " attach ")
+        os.kill(worker, signal.SIGKILL)
+        await up.says("ended with code -9; started again")
+        await up.says("attached to board main", times=2)
+        run = await Client(board, "publisher").publish("squares", {"numbers": [1, 2]})
+        assert (await ended(board, run)).end == "DONE"
+    assert await up.stop() == 0
 
 
 async def test_it_ends_with_a_code_while_other_runs_go_on(start: Start, tmp_path: Path) -> None:
