@@ -66,8 +66,9 @@ def _gate_opened(state: State, event: e.GateOpened, new: Next) -> State:
     return replace(
         state,
         **new,
+        steps=_with_step(state, event.gate, awaiting=""),
         gates=state.gates | {event.gate: gate},
-        timers=state.timers | {f"gate.{event.gate}": timer},
+        timers=_without(state.timers, f"await.{event.gate}") | {f"gate.{event.gate}": timer},
     )
 
 

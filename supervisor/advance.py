@@ -42,8 +42,10 @@ def advance(draft: Draft) -> None:
 
 
 def _ready(draft: Draft, step: e.PlanStep) -> bool:
+    """Whether the step can begin now; one that asks a person waits for the answer and for nothing else."""
     steps = draft.state.steps
-    return not steps[step.id].over and steps[step.id].items < 0 and all(steps[need].over for need in step.needs)
+    begun = steps[step.id].over or steps[step.id].items >= 0
+    return not begun and step.id not in draft.state.open_gates and all(steps[need].over for need in step.needs)
 
 
 def _expand(draft: Draft, step: e.PlanStep) -> None:
