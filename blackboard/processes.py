@@ -12,6 +12,7 @@ DEATHS, WITHIN_S = 5, 60.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.2, 5.0
 LINE_BYTES = 1 << 20
 """Of a line that is longer only the end is shown."""
+LAST_WORDS_S = 1.0
 STOP_S = 15.0
 """Seconds that a process has to drain before it is killed."""
 
@@ -57,9 +58,17 @@ class KeptProcess:
         )
         self._say(self.name, f"pid {self._process.pid}")
         assert self._process.stdout is not None
-        async for line in _lines(self._process.stdout):
+        telling = asyncio.create_task(self._tell(self._process.stdout))
+        try:
+            code = await self._process.wait()
+            await asyncio.wait({telling}, timeout=LAST_WORDS_S)
+        finally:
+            telling.cancel()  # a process that it started may hold its output open and live on
+        return code
+
+    async def _tell(self, output: asyncio.StreamReader) -> None:
+        async for line in _lines(output):
             self._say(self.name, line)
-        return await self._process.wait()
 
     async def stop(self) -> None:
         """Ask it to stop; kill it when it takes longer than STOP_S."""
