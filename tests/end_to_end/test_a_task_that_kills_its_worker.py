@@ -26,6 +26,18 @@ async def test_a_worker_with_endless_lines_is_kept_running(start: Start, tmp_pat
     assert await up.stop() == 0
 
 
+STARTS_ANOTHER = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(12)'])\n"
+
+
+async def test_a_worker_whose_own_process_lives_on_is_started_again(start: Start, tmp_path: Path) -> None:
+    """The other one holds the output of the worker open."""
+    up = start("up", teams.write(tmp_path, "squares", STARTS_ANOTHER + teams.SQUARES), cwd=tmp_path)
+    async with open_board(await server_of(up)) as board:
+        await offered(board, "squares", "squarer", "adder")
+    os.kill(process(up, " attach "), signal.SIGKILL)
+    await up.says("ended with code -9; started again", within_s=10)
+
+
 async def test_it_ends_with_a_code_while_other_runs_go_on(start: Start, tmp_path: Path) -> None:
     killer = teams.write(tmp_path, "killer", teams.KILLER)
     squares = teams.write(tmp_path, "squares", teams.SQUARES)
@@ -35,10 +47,13 @@ async def test_it_ends_with_a_code_while_other_runs_go_on(start: Start, tmp_path
         await offered(board, "killers", "killer", "squares", "squarer")
         [supervisor] = [pid for pid, command in children_of(up.pid).items() if " supervise " in command]
         client = Client(board, "publisher")
-        deadly = [await client.publish("killers", {}, f"deadly-{number}") for number in range(6)]
+        deadly = [await client.publish("killers", {}, "deadly-1")]
         for number in range(3):
             await client.publish("squares", {"numbers": [number, 2]}, f"good-{number}")
             assert (await ended(board, f"good-{number}")).end == "DONE"
+        for life in range(2, 6):
+            await up.says(f"{killer} attached to board main", times=life)
+            deadly.append(await client.publish("killers", {}, f"deadly-{life}"))
         await up.says("given up: ended 5 times within 60 s, last with code -9")
         assert f"{killer} given up" in " ".join(up.said.split())
         for run in deadly:
