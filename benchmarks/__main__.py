@@ -27,19 +27,20 @@ PARTS = ("runs", "appends", "rebuild")
 
 
 class Size(Struct, frozen=True):
-    """How much is measured: rounds of each side, goals of a round when they go one at a time, seconds of it when they
-    go `loads` at a time."""
+    """How much is measured: `alone` rounds of `goals` goals one at a time; `rounds` rounds of `seconds` at each of
+    `loads`, of appends and of rebuilds."""
 
-    rounds: int
+    alone: int
     goals: int
     loads: tuple[int, ...]
+    rounds: int
     seconds: float
     append_s: float
     events: tuple[int, ...]
 
 
-FULL = Size(rounds=3, goals=40, loads=(16, 64), seconds=4.0, append_s=1.0, events=(1_000, 10_000, 100_000))
-QUICK = Size(rounds=1, goals=20, loads=(64,), seconds=1.0, append_s=0.3, events=(10_000,))
+FULL = Size(alone=12, goals=10, loads=(16, 64), rounds=3, seconds=4.0, append_s=1.0, events=(1_000, 10_000, 100_000))
+QUICK = Size(alone=3, goals=8, loads=(64,), rounds=1, seconds=1.0, append_s=0.3, events=(10_000,))
 
 
 def main() -> None:
@@ -90,9 +91,9 @@ async def _measure(options: argparse.Namespace, size: Size, server: EmbeddedServ
             sides: list[Side] = [await stack.enter_async_context(ours(server.url, directory))]
             sides += [await stack.enter_async_context(by_hand(server.url, directory, how)) for how in HOW]
             for at_once in (1, *size.loads):
-                _say(f"{at_once} goal(s) at once, {size.rounds} rounds of {len(sides)} sides in turns")
-                amount = size.goals if at_once == 1 else size.seconds
-                found.turns.append(await runs.measure(sides, server.pid, at_once, size.rounds, amount))
+                rounds, amount = (size.alone, size.goals) if at_once == 1 else (size.rounds, size.seconds)
+                _say(f"{at_once} goal(s) at once: {rounds} round(s) of {len(sides)} sides in turns")
+                found.turns.append(await runs.measure(sides, server.pid, at_once, rounds, amount))
     if "appends" in parts:
         _say("appends")
         found.appends = await appends.measure(server.url, size.rounds, size.append_s)

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct, to_builtins
 
 from benchmarks.appends import Rates
-from benchmarks.figures import bytes_of, percentile, spread, verdict
+from benchmarks.figures import bytes_of, spread, verdict
 from benchmarks.rebuilds import Rebuilt
 from benchmarks.runs import Turns
 from benchmarks.sides import HOW
@@ -31,15 +31,15 @@ def floor_of(turns: Turns) -> str:
 
 
 def latency_ratio(turns: Turns) -> float:
-    return turns.p50_ms("ours") / turns.p50_ms(floor_of(turns))
+    return turns.ratio("p50_ms", "ours", floor_of(turns))
 
 
 def throughput_ratio(turns: Turns) -> float:
-    return turns.rate("ours") / turns.rate(floor_of(turns))
+    return turns.ratio("rate", "ours", floor_of(turns))
 
 
 def lines(found: Found) -> Iterator[str]:
-    yield "ratios, ours against the floor; medians of rounds in turns, (smallest..largest)"
+    yield "ratios, ours against the floor; medians over rounds in turns, (smallest..largest)"
     yield from (f"  {line}" for line in _ratios(found))
     for turns in found.turns:
         if all(turns.of(how) for how in HOW):
@@ -88,7 +88,7 @@ def _side_by_side(turns: Turns) -> Iterator[str]:
     yield f"\n{turns.at_once} goal{'s' if turns.at_once > 1 else ''} at once"
     for side in ("ours", *HOW):
         rates = [one.rate for one in turns.of(side)]
-        medians = [percentile(one.latencies_s, 0.5) * 1000 for one in turns.of(side)]
+        medians = [one.p50_ms for one in turns.of(side)]
         name = side if side == "ours" else f"floor, {side}"
         yield (
             f"  {name:<15} {spread(rates, '{:.1f}'):>20} runs/s   p50 {spread(medians, '{:.1f}')} ms, "

@@ -30,6 +30,10 @@ class Round(Struct, frozen=True):
     tasks: float
 
     @property
+    def p50_ms(self) -> float:
+        return percentile(self.latencies_s, 0.5) * 1000
+
+    @property
     def rate(self) -> float:
         """Runs a second."""
         return len(self.latencies_s) / self.seconds
@@ -123,6 +127,11 @@ class Turns(Struct):
     def rate(self, side: str) -> float:
         return median(one.rate for one in self.of(side))
 
+    def ratio(self, what: str, side: str, to: str) -> float:
+        """The median over the rounds of `what` of one side, `p50_ms` or `rate`, against that of another right after."""
+        pairs = zip(self.of(side), self.of(to), strict=True)
+        return float(median(getattr(one, what) / getattr(other, what) for one, other in pairs))
+
     def latencies_ms(self, side: str) -> list[float]:
         return [latency * 1000 for one in self.of(side) for latency in one.latencies_s]
 
@@ -144,7 +153,7 @@ class Turns(Struct):
 
 
 async def measure(sides: Sequence[Side], server: int, at_once: int, rounds: int, size: float) -> Turns:
-    """`size`: goals of a round when it is one at a time, else seconds."""
+    """`size`: goals of a round when they go one at a time, else seconds."""
     turns = Turns(at_once, [])
     for _ in range(rounds):
         for side in sides:
