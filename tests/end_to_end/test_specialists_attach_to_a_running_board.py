@@ -46,6 +46,7 @@ async def test_a_run_waits_for_it_and_ends(shared: Board, there: list[str], star
     assert (waiting.steps["loud"].awaiting, waiting.phase) == ("shouting", "DISPATCH")
 
     worker = start("attach", "./voices.py:shouter", *there, cwd=tmp_path)
+    await worker.says("attached to board")
     state = await ended(shared, "hello")
     assert (state.end, state.result) == ("DONE", {"said": "HELLO"})
     assert "shouter offers shouting" in worker.said
@@ -72,6 +73,7 @@ async def test_a_run_that_waits_is_found_by_the_next_supervisor(
     supervisor.kill()
     await start("supervise", *there).says("took over")
     worker = start("attach", "./voices.py", *there, cwd=tmp_path)
+    await worker.says("attached to board")
     assert (await ended(shared, "hello")).end == "DONE"
     assert "1 waited for it: hello" in worker.said
 
