@@ -119,7 +119,7 @@ class Supervisor:
             stopped.cancel()
             await reading.close()
             await asyncio.gather(ended, return_exceptions=True)
-            await self._traces.settle(self.runs.is_over)
+            await self._traces.settle()
 
     async def _wait_for_work(self, *ending: asyncio.Future[Any]) -> None:
         if self._inbox or self._reconnected:
@@ -226,6 +226,8 @@ class Supervisor:
         for run, was in before.items():
             now = self.runs.get(run)
             if now is not None and (was is None or now.seq != was.seq):
+                if now.state.end and not (was and was.state.end):
+                    self._traces.ended(run)
                 try:
                     await self._effects(was, now, ended)
                 except (QueueGone, QueueUnavailable) as gone:  # mending makes it anew, and comes before more messages

@@ -9,7 +9,6 @@ What is told twice has the same ids and the same content.
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -42,6 +41,7 @@ class Traces:
         self._board, self._log, self._writer = board, log_id, writer
         self._live: dict[str, RunSpans] = {}
         self._inputs: OrderedDict[int, Input] = OrderedDict()
+        self._ending: set[str] = set()
         self._telling: set[asyncio.Task[None]] = set()
 
     def heard(self, cause: Input) -> None:
@@ -60,6 +60,9 @@ class Traces:
             events = [event for _, event in decoded(facts)]
         except (NotAFactMessage, UnknownEvent):
             return
+        over = any(isinstance(event, e.RunEnded) for event in events)
+        if over:
+            self._ending.discard(run)
         spans = self._live.pop(run, None) or RunSpans(self._log, run)
         if (message.headers or {}).get("writer") != self._writer:
             return
@@ -69,7 +72,7 @@ class Traces:
                 telemetry.record(*spans.add(event))
             if not spans.ended:
                 self._live[run] = spans
-        elif any(isinstance(event, e.RunEnded) for event in events):
+        elif over:
             self.tell(run)
         elif ended:
             for event in events:
@@ -111,8 +114,13 @@ class Traces:
         except (LogError, NotAFactMessage, UnknownEvent) as error:
             log.warning("the trace of the run is not whole: %s", error, extra={"run": run})
 
-    async def settle(self, is_over: Callable[[str], bool]) -> None:
-        """Before the process ends: tell the runs whose end was written and not read back."""
-        for run in filter(is_over, self._live):
+    def ended(self, run: str) -> None:
+        """The end of `run` was written; it is told once it is read back."""
+        if telemetry.on():
+            self._ending.add(run)
+
+    async def settle(self) -> None:
+        """Before the process ends: tell the runs whose end was not read back."""
+        for run in sorted(self._ending):
             self.tell(run)
         await asyncio.gather(*self._telling)
