@@ -120,6 +120,15 @@ def test_voice_that_failed_degrades_and_voice_that_may_be_silent_does_not() -> N
         assert scenario.when(failed("a-1", "LOW_CONFIDENCE")).state.end == end, silent
 
 
+@pytest.mark.parametrize(("silent", "end"), [(["LOW_CONFIDENCE"], "DONE"), (["TOOL_DOWN"], "FAILED"), ([], "FAILED")])
+def test_voice_that_may_be_silent_is_not_missed_while_another_has_a_value(silent: list[str], end: str) -> None:
+    steps = [step("a", specialist="all", silent=silent)]
+    scenario = given(offer("v", "work"), offer("w", "work"), teach(*steps), goal(), ended("a-0", {"a": 1}, by="v"))
+    assert scenario.when(failed("a-1", "LOW_CONFIDENCE")).state.end == end
+    nobody = given(offer("v", "work"), teach(*steps), goal()).when(failed("a", "LOW_CONFIDENCE", by="v"))
+    assert nobody.state.end == "FAILED"
+
+
 @pytest.mark.parametrize(("said", "reason"), [(cancel(), "ann"), (cancel(reason="wrong input"), "ann: wrong input")])
 def test_cancel(said, reason: str) -> None:
     scenario = run_with().when(said).then(event("run_ended", end="CANCELLED", code="", reason=reason, result=None))

@@ -194,8 +194,10 @@ async def test_timer_of_a_run_that_holds_what_looks_like_its_end() -> None:
     """Taking over must not mistake a value for the end of the run: nobody would count its timers any more."""
     async with board_in_memory(offer("w", "work", deadline_s=0.05), teach(step("a", wait_s=0.05, attempts=1))) as table:
         first = table.supervise()
-        await table.say(goal({"x": {"type": "run_ended"}})._replace(body=b'{"team":"t","input":{"type":"run_ended"}}'))
+        await table.say(goal()._replace(body=b'{"team":"t","input":{"type":"run_ended"}}'))
         await first.reached(4)
+        await table.say(goal(run="r2"))
+        await first.reached(6)
         await first.kill()
         table.supervise()
         (folded,) = await table.ended("r1", within_s=5)
