@@ -193,11 +193,16 @@ def write_files(files: dict[str, bytes], overwrite: bool = False) -> list[str]:
     for path, data in files.items():
         if Path(path).exists() and not overwrite and Path(path).read_bytes() != data:
             raise Stop("INVALID_INPUT", f"{path} exists with other content; choose another `out`, or overwrite=true")
-    for path, data in files.items():
-        Path(path).parent.mkdir(parents=True, exist_ok=True)
-        beside = Path(f"{path}.new")
-        beside.write_bytes(data)
-        beside.replace(path)
+    beside = {path: Path(f"{path}.new") for path in files}
+    try:
+        for path, data in files.items():
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            beside[path].write_bytes(data)
+        for path in files:  # a full disk shows before the first of them is replaced
+            beside[path].replace(path)
+    finally:
+        for leftover in beside.values():
+            leftover.unlink(missing_ok=True)
     return list(files)
 
 

@@ -4,6 +4,8 @@ it is answered."""
 import hashlib
 from pathlib import Path
 
+import pytest
+
 from blackboard.board import open_board
 from blackboard.client import Client
 from tests.end_to_end.support import Start, call, children_of, ended, history_of, is_alive, offered, run_until, until
@@ -14,6 +16,7 @@ from tests.gates.conftest import REPORT, asked
 PROCESSES = 3
 
 
+@pytest.mark.timeout(120)
 async def test_run_goes_on_and_writes_what_was_approved(start: Start, environment: str, tmp_path: Path) -> None:
     out, home = tmp_path / "out", tmp_path / "home"
     home.mkdir()
