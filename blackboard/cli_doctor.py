@@ -12,6 +12,8 @@ from blackboard.options import BoardOptions, board_options
 
 MARKS = {"ok": "ok  ", "warning": "warn", "problem": "FAIL"}
 
+ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
+
 
 class Finding(Struct, frozen=True):
     """One thing that was looked at; `fix` is empty where all is well."""
@@ -77,6 +79,6 @@ async def _on_server(settings: Any) -> AsyncIterator[Finding]:
             lacking = sorted({step.capability for step in playbook.steps if step.capability} - offered)
             if lacking:
                 detail = f"nobody offers {', '.join(lacking)}"
-                yield Finding(f"team {playbook.team}", "warning", detail, f"blackboard attach {playbook.team}")
+                yield Finding(f"team {playbook.team}", "warning", detail, ATTACH)
             else:
                 yield Finding(f"team {playbook.team}", "ok", f"{len(playbook.steps)} steps, all offered")

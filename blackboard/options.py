@@ -92,6 +92,8 @@ def exit_code(error: Exception) -> int | None:
         return NO_BOARD
     if isinstance(error, (BadInput, BadName, ValidationError)):
         return USAGE
+    if isinstance(error, BrokenPipeError):
+        return None  # `| head` has enough: click ends quietly
     return 1 if isinstance(error, (LogError, OSError)) else None
 
 
