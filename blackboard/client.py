@@ -29,7 +29,7 @@ from schemas.codec import (
 )
 from schemas.contracts import Contract, read_contract
 from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
-from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain, read_goal
+from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
 from schemas.inputs import Approve, Cancel, Deny, Observation, Signal
 from schemas.playbooks import Playbook, read_playbook
 from schemas.subjects import BOARD_RUN, token
@@ -108,8 +108,6 @@ class Client:
             raise BadInput(explain(error) if isinstance(error, ValidationError) else str(error)) from None
         if len(data) > GOAL_LIMIT:
             raise BadInput(f"the goal has {len(data)} bytes, the limit is {GOAL_LIMIT}; put large input into a blob")
-        if isinstance(read := read_goal(data), str):
-            raise BadInput(read)
         return data
 
     async def _check_goal(self, team: str, input: dict[str, Any]) -> None:
