@@ -233,6 +233,7 @@ UNRECORDED: list[tuple[str, bytes, dict[str, str] | None]] = [
     ("fact.ghost", b'{"log":"x","run":"ghost","first":1,"prev":"","events":[]}', {"floor": "many"}),
     ("fact.ghost.more", b"a lie", {"floor": "-1"}),
     ("fact.ghost-2", b'{"log":"x","run":"ghost-2","first":1,"prev":"00","events":[{}]}', {"floor": "99999999"}),
+    ("task.nobody.ghost.t.1", b"a lie", None),
     ("task.squarer", b"", None),
     ("task.squarer.ghost.t.x", b"", None),
     ("task.squarer.ghost.t.1", b"a lie", None),
