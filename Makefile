@@ -7,10 +7,10 @@ INSTALLED := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small docs schemas constraints clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
 
 demo: $(INSTALLED) ## run the demonstration on an embedded server
 	@$(BIN)/python -m blackboard.cli demo $(ARGS)
@@ -23,6 +23,9 @@ check: $(INSTALLED) ## format, lint, types, and the rules of the tree
 
 bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARGS=--quick takes a slice
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+chaos-small: $(INSTALLED) ## kill server, supervisor and worker in the middle of a run; KILLS=30 SEED=1
+	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
