@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 INPUTS_KEPT = 20_000
 """Inputs whose events have not been read back; most bring none about."""
+SETTLE_S = 5.0
+"""Seconds that telling may take once the supervisor stops."""
 RECENT_MS = 60_000
 """Age of a run's end up to which a takeover tells the run again."""
 
@@ -123,4 +125,5 @@ class Traces:
         """Before the process ends: tell the runs whose end was not read back."""
         for run in sorted(self._ending):
             self.tell(run)
-        await asyncio.gather(*self._telling)
+        if self._telling:
+            await asyncio.wait(self._telling, timeout=SETTLE_S)
