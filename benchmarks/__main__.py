@@ -40,7 +40,7 @@ class Size(Struct, frozen=True):
 
 
 FULL = Size(alone=12, goals=10, loads=(16, 64), rounds=3, seconds=4.0, append_s=1.0, events=(1_000, 10_000, 100_000))
-QUICK = Size(alone=3, goals=8, loads=(64,), rounds=1, seconds=1.0, append_s=0.3, events=(10_000,))
+QUICK = Size(alone=2, goals=8, loads=(64,), rounds=1, seconds=0.2, append_s=0.2, events=(10_000,))
 
 
 def main() -> None:
