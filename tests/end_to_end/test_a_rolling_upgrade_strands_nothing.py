@@ -1,5 +1,7 @@
 """A supervisor process of a newer release takes runs over while the older one goes on."""
 
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -67,21 +69,28 @@ def start_newer(tmp_path: Path) -> Iterator[Callable[..., Program]]:
             program.kill()
 
 
+@pytest.mark.timeout(120)
 async def test_runs_in_flight_go_on_and_say_who_decided(
     shared: Board, there: list[str], start: Start, start_newer: Callable[..., Program], tmp_path: Path
 ) -> None:
-    older = start("supervise", *there)
-    start("attach", teams.write(tmp_path, "squares", teams.SQUARES), *there)
+    older, team = start("supervise", *there), teams.write(tmp_path, "squares", teams.SQUARES)
+    worker = start("attach", team, *there)
     await offered(shared, "squares", "squarer", "adder")
+    await worker.stop()
     client = Client(shared, "publisher")
     runs = [
-        await client.publish("squares", {"numbers": list(range(40)), "pause_s": 0.2}, f"run-{n}") for n in range(RUNS)
+        await client.publish("squares", {"numbers": list(range(24)), "pause_s": 0.1}, f"run-{n}") for n in range(RUNS)
     ]
     for run in runs:
-        await run_until(shared, run, lambda state: state.version > 4)
+        await run_until(shared, run, lambda state: state.in_flight)
     newer = start_newer("supervise", *there)
     await newer.says("took over")
+    os.kill(older.pid, signal.SIGSTOP)  # so that the newer one certainly gets a word in
+    start("attach", team, *there)
+    await run_until(shared, runs[0], lambda state: state.rules == 2)
+    os.kill(older.pid, signal.SIGCONT)
     runs.append(await client.publish("squares", {"numbers": [1, 2]}, "later"))
+    await older.says("is left alone from input")
     for run in runs:
         state = await ended(shared, run)
         assert state.end == "DONE"
