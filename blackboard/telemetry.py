@@ -27,7 +27,7 @@ DELAY_MS = 1_000
 """Milliseconds that a span waits for others at most: what a process that is killed takes along."""
 QUEUE = 16_384
 """Spans that wait at most; a run of the largest size is told at once."""
-CLOSE_S = 5.0
+CLOSE_S = 3.0
 """Seconds that the last spans have to leave when a process ends."""
 _logger = logging.getLogger(__name__)
 _open: "list[_Exporter]" = []

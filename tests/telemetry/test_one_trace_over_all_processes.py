@@ -165,7 +165,7 @@ async def test_collector_that_is_away_holds_nobody_up(
     team = write(tmp_path, "agents", AGENTS)
     programs = [start("supervise", *there), start("attach", team, *there)]
     await offered(shared, "agents", "reader", "adder")
-    async with asyncio.timeout(15):
+    async with asyncio.timeout(40):
         published = await call("publish", "agents", "--input", '{"numbers": [1, 2]}', "--json", *there)
         assert published.code == 0
         run = published.json["run"]
