@@ -1,7 +1,8 @@
 """Teams for end-to-end tests, as a person would write them into a file: `write` puts one into a folder.
 
-squares: each number of a list is squared by a task of its own, then a task adds them up. `slow` makes each take 20 ms,
-so that there is time to disturb them. killer: its task kills its worker.
+squares: each number of a list is squared by a task of its own, then a task adds them up. `pause_s` is how long each
+takes, so that there is time to disturb them; more tasks are in flight than one worker takes, so some lie in the queue.
+killer: its task kills its worker.
 """
 
 from pathlib import Path
@@ -13,7 +14,7 @@ from schemas.playbooks import Playbook, Step
 from specialists.specialist import Context, Stop, Team, specialist
 
 
-@specialist("squarer", offers="square", deadline_s=10, concurrency=16)
+@specialist("squarer", offers="square", deadline_s=10, concurrency=8)
 async def squarer(item: dict[str, float]) -> float:
     """Squares one number."""
     await asyncio.sleep(item.get("pause_s") or 0)
