@@ -55,6 +55,6 @@ async def _publish(
     settings = options.settings()
     async with open_board(settings.nats, settings.board, name="publisher") as board:
         client = Client(board, settings.name)
-        found = (await client.catalogue()).playbook(team)
-        input = goal_input(words, whole, found[1].input if found else {})
+        playbook = await client.playbook(team)
+        input = goal_input(words, whole, playbook.input)
         return await client.publish(team, input, run, approve)

@@ -110,13 +110,20 @@ class Client:
             raise BadInput(f"the goal has {len(data)} bytes, the limit is {GOAL_LIMIT}; put large input into a blob")
         return data
 
+    async def playbook(self, team: str) -> Playbook:
+        """The playbook of a team as it stands now. Raises BadInput, with the teams that there are."""
+        last = await self.board.log.last(self.board.subjects.playbook(token(team, "team")))
+        playbook = read_playbook(last.data, team) if last else None
+        if isinstance(playbook, Playbook):
+            return playbook
+        view = await self.catalogue()  # what cannot be read does not replace what stood before it
+        if found := view.playbook(team):
+            return found[1]
+        known = ", ".join(other.team for other in view.teams()) or "none yet"
+        raise BadInput(f"no team {team!r} on this board (teams: {known}); `blackboard up TEAM` brings one")
+
     async def _check_goal(self, team: str, input: dict[str, Any]) -> None:
-        view = await self.catalogue()
-        found = view.playbook(team)
-        if found is None:
-            known = ", ".join(playbook.team for playbook in view.teams()) or "none yet"
-            raise BadInput(f"no team {team!r} on this board (teams: {known}); `blackboard up TEAM` brings one")
-        if problem := violation(found[1].input, input):
+        if problem := violation((await self.playbook(team)).input, input):
             raise BadInput(f"the input of team {team!r}: {problem}; `blackboard schema {team}` shows what it takes")
 
     async def _check_unused(self, run: str) -> None:

@@ -16,7 +16,7 @@ from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import make_log, read_log_id
 from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, Stored
 from blackboard.nats_connection import Connection, connect
-from schemas.subjects import Subjects, matches
+from schemas.subjects import Subjects
 
 
 class JetStreamLog:
@@ -40,6 +40,7 @@ class JetStreamLog:
     ) -> None:
         self._connection, self._subjects, self._id = connection, subjects, log_id
         self._stream = subjects.log_stream
+        self._captured = tuple(pattern.removesuffix(">") for pattern in subjects.log)
         self._deadline_s, self._heartbeat_s = deadline_s, heartbeat_s
         self._appender = Appender(
             connection, self._stream, batch_from=batch_from, ack_timeout_s=ack_timeout_s, deadline_s=deadline_s
@@ -56,7 +57,7 @@ class JetStreamLog:
 
     async def append(self, *appends: Append) -> list[Stored | Conflict]:
         for item in appends:
-            if not any(matches(pattern, item.subject) for pattern in self._subjects.log):
+            if not item.subject.startswith(self._captured):
                 raise LogError(f"{item.subject!r} is not a subject of this log")
         return await self._appender.append(appends)
 

@@ -30,6 +30,9 @@ from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist, bounded
 
+PULLS = 8
+"""Pulls of one specialist at the same time, at most."""
+
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -39,7 +42,7 @@ class Timing:
     """In seconds. `started_after_s`: work after which the board is told that it goes on. `grace_s`: for a coroutine to
     end after it was cancelled. `backoff_s`: the first and the longest pause while the board does not answer."""
 
-    pull_s: float = 2.0
+    pull_s: float = 5.0
     heartbeat_s: float = ACK_WAIT_S / 3
     started_after_s: float = 1.0
     grace_s: float = 1.0
@@ -146,7 +149,7 @@ class Worker:
         LogError where the board does not take what it is given."""
         await self.offer()
         listeners = [asyncio.create_task(self._listen(one.name, self._cancels(one))) for one in self._specialists]
-        pullers = [self._watched(self._pull(one)) for one in self._specialists]
+        pullers = [self._watched(pulling) for one in self._specialists for pulling in self._pulls(one)]
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._failed)]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -184,18 +187,26 @@ class Worker:
 
     # --- taking tasks -------------------------------------------------------------------------------------------------
 
-    async def _pull(self, specialist: Specialist) -> None:
-        """One pull at a time, while there is a place for what it brings."""
-        places = asyncio.Semaphore(self._concurrency or specialist.concurrency)
+    def _pulls(self, specialist: Specialist) -> Iterator[Awaitable[None]]:
+        """Several pulls at the same time, so that tasks which take no time end together and share a write to disk. The
+        first of them tells whether the queue is there."""
+        count = self._concurrency or specialist.concurrency
+        places = asyncio.Semaphore(count)
+        return (self._pull(specialist, places, tells=number == 0) for number in range(min(count, PULLS)))
+
+    async def _pull(self, specialist: Specialist, places: asyncio.Semaphore, tells: bool) -> None:
+        """One pull after the other, while there is a place for what it brings."""
         pauses = self._pauses()
         while not self._stopping.is_set() and await self._unless_stopping(places.acquire()):
             delivery = None
             try:
                 delivery = await self._unless_stopping(self._board.queue.pull(specialist.name, self._timing.pull_s))
-                self._back(f"the queue of {specialist.name}")
+                if tells:
+                    self._back(f"the queue of {specialist.name}")
                 pauses = self._pauses()
             except (QueueGone, QueueUnavailable) as error:
-                self._away(f"the queue of {specialist.name}", error)
+                if tells:
+                    self._away(f"the queue of {specialist.name}", error)
                 await self._unless_stopping(asyncio.sleep(next(pauses)))
             job = await self._admit(specialist, delivery) if delivery else None
             if job is None:

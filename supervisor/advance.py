@@ -50,7 +50,7 @@ def _ready(draft: Draft, step: e.PlanStep) -> bool:
 
 def _expand(draft: Draft, step: e.PlanStep) -> None:
     """A step whose needs are decided becomes tasks, is skipped, or waits for somebody who offers what it asks for."""
-    work = Work(draft.state, step)
+    work = draft.work(step)
     if step.when and not truth(work.holds()):
         draft.emit(e.StepSkipped, step=step.id, reason=f"{step.when} is not true")
         return

@@ -36,7 +36,6 @@ from schemas.validation import violation
 from supervisor import gates
 from supervisor.advance import advance
 from supervisor.attempts import dispatch, failed, succeeded
-from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.policy import WAITS_LIMIT, awaited, child_code, oversized, substitute, voices
 
@@ -250,7 +249,7 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
 
 def _breach(draft: Draft, task: TaskState, end: Ended) -> str:
     """How an end breaks the contract: its keys are not those of the task, a value is too large or out of schema."""
-    work = Work(draft.state, draft.state.step(task.step))
+    work = draft.work(draft.state.step(task.step))
     keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
     named = [claim.key for claim in end.claims] + [silence.key for silence in end.silences]
     if sorted(named) != sorted(keys):
@@ -307,7 +306,7 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
     if task is None or task.status != "dispatched" or task.child != child.child:
         return
     if child.end in {"DONE", "DEGRADED"}:
-        work = Work(draft.state, draft.state.step(task.step))
+        work = draft.work(draft.state.step(task.step))
         keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
         claims = tuple(e.Claim(key, child.result) for key in keys)
         succeeded(draft, child.task, child.child, claims, (), child.usage)

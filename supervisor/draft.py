@@ -11,6 +11,7 @@ from projections.evolve import evolve
 from schemas import events as e
 from schemas.catalogue import View
 from schemas.inputs import Input
+from supervisor.documents import Work
 
 Draftable = type[e.Event]
 
@@ -22,6 +23,7 @@ class Draft:
         self.state = state
         self.view = view
         self.events: list[e.Event] = []
+        self._works: dict[str, Work] = {}
         self._at = max(state.now, cause.time_ms)
         self._cause = e.Cause(cause.seq, cause.sha256)
 
@@ -29,6 +31,12 @@ class Draft:
         event = kind(at=self._at, cause=self._cause, **fields)
         self.events.append(event)
         self.state = evolve(self.state, event)
+
+    def work(self, step: e.PlanStep) -> Work:
+        """The work of a step whose needs are decided; from then on it does not change. Raises BadExpression."""
+        if step.id not in self._works:
+            self._works[step.id] = Work(self.state, step)
+        return self._works[step.id]
 
     def late(self, author: str, reason: str, task: str = "", execution: str = "", usage: e.Usage | None = None) -> None:
         """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted."""

@@ -46,8 +46,9 @@ def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
     for name, task in state.tasks.items():
         key = TaskKey(task.specialist, state.run, name, task.attempt)
         if task.status == "dispatched" and key in keys:
-            work = works.setdefault(task.step, Work(state, state.step(task.step)))
-            message = task_message(work, name, span_id(state.run, name, task.attempt))
+            if task.step not in works:
+                works[task.step] = Work(state, state.step(task.step))
+            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt))
             found.append(Entry(key, encode(message)))
     return found
 

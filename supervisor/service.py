@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from blackboard.board import Board, floor_of
 from blackboard.log import Append, LogDamaged, LogUnavailable, Message
-from blackboard.queue import QueueGone, QueueUnavailable, TaskKey
+from blackboard.queue import Entry, QueueGone, QueueUnavailable, TaskKey
 from projections.history import Folded
 from schemas.catalogue import Catalogue, View
 from schemas.codec import encode, ends_run, sha256
@@ -223,17 +223,20 @@ class Supervisor:
         del self._inbox[: len(messages)]
         self._room.set()
         ended = {key for cause in inputs if (key := _ended_by_worker(cause))}
-        for run, was in before.items():
-            now = self.runs.get(run)
-            if now is not None and (was is None or now.seq != was.seq):
-                if now.state.end and not (was and was.state.end):
-                    self._traces.ended(run)
-                try:
-                    await self._effects(was, now, ended)
-                except (QueueGone, QueueUnavailable) as gone:  # mending makes it anew, and comes before more messages
-                    log.warning("waiting for the queue: %s", gone)
-                    self._mending, self._mend_at = None, self._clock_s()
-                    return
+        further = [
+            (was, now)
+            for run, was in before.items()
+            if (now := self.runs.get(run)) is not None and (was is None or now.seq != was.seq)
+        ]
+        for was, now in further:
+            self._timers.see(now.state)
+            if now.state.end and not (was and was.state.end):
+                self._traces.ended(now.state.run)
+        try:
+            await self._effects(further, ended)
+        except (QueueGone, QueueUnavailable) as gone:  # mending makes it anew, and comes before more messages
+            log.warning("waiting for the queue: %s", gone)
+            self._mending, self._mend_at = None, self._clock_s()
 
     @property
     def floor(self) -> int:
@@ -271,14 +274,19 @@ class Supervisor:
 
     # -- effects --
 
-    async def _effects(self, was: Folded | None, now: Folded, ended: set[TaskKey]) -> None:
-        """Facts first, then what follows from them, for a run that was just taken further. `ended` are the attempts
-        whose workers take them out of the queue themselves."""
-        before, after = effects.in_flight(was.state) if was else set(), effects.in_flight(now.state)
-        self._timers.see(now.state)
-        await self._board.queue.put(self._traces.carried(effects.entries(now.state, after - before)))
-        await self._relatives(now)
-        await self._take_out(before - after - ended)
+    async def _effects(self, further: Sequence[tuple[Folded | None, Folded]], ended: set[TaskKey]) -> None:
+        """Facts first, then what follows from them, for runs that were just taken further, each as it was and is now.
+        `ended` are the attempts whose workers take them out of the queue themselves."""
+        entries: list[Entry] = []
+        given_up: set[TaskKey] = set()
+        for was, now in further:
+            before, after = effects.in_flight(was.state) if was else set(), effects.in_flight(now.state)
+            entries += self._traces.carried(effects.entries(now.state, after - before))
+            given_up |= before - after - ended
+        await self._board.queue.put(entries)
+        for _, now in further:
+            await self._relatives(now)
+        await self._take_out(given_up)
 
     async def _take_out(self, keys: Iterable[TaskKey]) -> None:
         keys = sorted(keys)

@@ -18,7 +18,7 @@ def settle(draft: Draft, task: TaskState) -> None:
     if draft.state.end or any(draft.state.tasks[name].status != "ended" for name in names):
         return
     step = draft.state.step(task.step)
-    work = Work(draft.state, step)
+    work = draft.work(step)
     for index in group_span(state, task.group):
         if not draft.state.end:
             _settle_key(draft, step, work, names, index)
