@@ -249,7 +249,7 @@ class AttemptFailed(Event, tag="attempt_failed", frozen=True, kw_only=True):
 
 class TaskEnded(Event, tag="task_ended", frozen=True, kw_only=True):
     """A task has ended for good: with claims and silences (`code` empty), or with the code of its last attempt.
-    `size` is the number of bytes of claims, silences and message."""
+    Without a code, `message` says what its child run did without. `size`: bytes of claims, silences and message."""
 
     v: Literal[2] = 2
     task: str

@@ -125,7 +125,7 @@ def _finish(draft: Draft) -> None:
 
 
 def _lacking(state: State) -> list[str]:
-    """What a degraded result lacks: keys without a value, and voices that failed, by key."""
+    """What a degraded result lacks: keys without a value, voices that failed, by key, and what child runs lack."""
     silent = {step.id: step.silent for step in state.plan}
     voices_gone = [
         f"{voice.by} on {key} ({voice.code})"
@@ -133,4 +133,7 @@ def _lacking(state: State) -> list[str]:
         for voice in fact.declined
         if voice.code not in silent[fact.step]
     ]
-    return [f"{key} ({missing.code})" for key, missing in sorted(state.missing.items())] + voices_gone
+    children = [
+        f"{name} ({task.message})" for name, task in sorted(state.tasks.items()) if task.message and not task.code
+    ]
+    return [f"{key} ({missing.code})" for key, missing in sorted(state.missing.items())] + voices_gone + children

@@ -41,17 +41,20 @@ def succeeded(
     claims: tuple[e.Claim, ...],
     silences: tuple[e.Silence, ...],
     usage: e.Usage,
+    lacking: str = "",
 ) -> None:
+    """An attempt ended with a result; `lacking` is what a child run did without."""
     task = draft.state.tasks[name]
     draft.emit(
         e.TaskEnded,
         task=name,
         attempt=task.attempt,
         specialist=task.specialist,
+        message=lacking,
         execution=execution,
         claims=claims,
         silences=(said := tuple(e.Silence(silence.key, silence.code, silence.message[:1000]) for silence in silences)),
-        size=len(encode(claims)) + len(encode(said)),
+        size=len(encode(claims)) + len(encode(said)) + len(lacking.encode()),
         usage=usage,
     )
     settle(draft, task)

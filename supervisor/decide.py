@@ -309,7 +309,8 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
         work = draft.work(draft.state.step(task.step))
         keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
         claims = tuple(e.Claim(key, child.result) for key in keys)
-        succeeded(draft, child.task, child.child, claims, (), child.usage)
+        lacking = f"child run {child.child} is DEGRADED: {child.reason}"[:1000] if child.end == "DEGRADED" else ""
+        succeeded(draft, child.task, child.child, claims, (), child.usage, lacking)
     else:
         code = child_code(child.end, child.code)
         message = f"child run {child.child} ended {child.end} {child.code}: {child.reason}"

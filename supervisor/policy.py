@@ -76,11 +76,14 @@ def tried_again(code: str, task: TaskState, attempts: int) -> bool:
 
 
 def child_code(end: str, code: str) -> StopCode:
-    """The code with which the task of a child run fails: its own, so that each level tries again only what may help."""
-    if end == "POLICY_BLOCKED":
+    """The code with which the task of a child run fails: its own, so that each level tries again only what may help.
+    What a person cancelled is not asked for again, nor what waited in vain for somebody who offers a capability."""
+    if end in {"POLICY_BLOCKED", "CANCELLED"}:
         return "POLICY_BLOCKED"
     if end == "FAILED_RETRYABLE":
         return "TOOL_DOWN"
+    if code == "STUCK":
+        return "BUDGET_EXCEEDED"
     return next((known for known in get_args(StopCode) if known == code), "INTERNAL")
 
 

@@ -210,3 +210,26 @@ def test_run_id_of_a_child_that_a_stranger_took_costs_one_attempt() -> None:
         ),
         event("task_dispatched", attempt=2, child=child_run("r1", "a", 2)),
     )
+
+
+def test_parent_of_a_degraded_child_is_degraded_and_says_what_is_missing() -> None:
+    child = teach(step("x", attempts=1, missing="allow"), team="u", returns={"x": "facts.x"})
+    scenario = settle(given(offer("w", "work"), child, TEAMS[2], goal({"n": 1})))
+    scenario.say(failed("x", "LOW_CONFIDENCE", run=CHILD))
+    scenario.when(*relatives(scenario)).then(
+        event("task_ended", code="", message=f"child run {CHILD} is DEGRADED: without x (LOW_CONFIDENCE)"),
+        event("fact_committed", key="a", value={"x": None}),
+        event(
+            "run_ended", end="DEGRADED", reason=f"without a (child run {CHILD} is DEGRADED: without x (LOW_CONFIDENCE))"
+        ),
+    )
+
+
+def test_child_that_a_person_cancels_is_not_asked_for_again() -> None:
+    scenario = asked().say(cancel(run=CHILD))
+    scenario.when(*relatives(scenario)).then(
+        event("task_ended", code="POLICY_BLOCKED"),
+        event("fact_missing", key="a", code="POLICY_BLOCKED"),
+        event("run_ended", end="POLICY_BLOCKED"),
+    )
+    assert relatives(scenario) == []
