@@ -1,7 +1,8 @@
 """Evolving: the state of a run with one more event.
 
 Pure: no clock, random, I/O or set order. `evolve(state, event) -> state` never changes the state it is given, so one
-may be kept, compared and evolved twice. Rules are in `supervisor.decide`; this file only remembers.
+may be kept, compared and evolved twice; the exception is an `owned` one, which belongs to its fold. Rules are in
+`supervisor.decide`; this file only remembers.
 """
 
 from collections.abc import Callable
@@ -26,6 +27,28 @@ from schemas import events as e
 
 def evolve(state: State, event: e.Event) -> State:
     return _EVOLVE[type(event)](state, event, {"version": state.version + 1, "now": event.at})
+
+
+class _Owned(dict[str, Any]):
+    """A mapping of a state that one fold has for itself: `|` changes it instead of copying it."""
+
+    def __or__(self, other: Any) -> "_Owned":  # type: ignore[override]
+        self.update(other)
+        return self
+
+
+_GROWING = ("steps", "tasks", "facts", "missing", "gates", "timers", "late")
+
+
+def owned(state: State) -> State:
+    """A copy of `state` for one fold alone: evolving it changes its mappings in place, so only the latest state of the
+    fold may be looked at, and `released` gives one to keep."""
+    return replace(state, **{name: _Owned(getattr(state, name)) for name in _GROWING})
+
+
+def released(state: State) -> State:
+    """The latest state of a fold of an `owned` one, as one that never changes."""
+    return replace(state, **{name: dict(getattr(state, name)) for name in _GROWING})
 
 
 Next = dict[str, Any]
@@ -215,11 +238,12 @@ def _fact_missing(state: State, event: e.FactMissing, new: Next) -> State:
 
 def _settled(state: State, event: e.FactCommitted | e.FactMissing) -> Next:
     """The step counts the key, and its claims live in the fact from now on, not in the tasks."""
-    tasks = dict(state.tasks)
+    tasks = state.tasks
+    changed: dict[str, TaskState] = {}
     named = [loser.task for loser in event.losers] + [voice.task for voice in event.declined]
     for name in [event.task, *named] if isinstance(event, e.FactCommitted) else named:
         if (task := tasks.get(name)) and (task.claims or task.silences):
-            tasks[name] = replace(
+            changed[name] = replace(
                 task,
                 claims=tuple(claim for claim in task.claims if claim.key != event.key),
                 silences=tuple(silence for silence in task.silences if silence.key != event.key),
@@ -227,7 +251,7 @@ def _settled(state: State, event: e.FactCommitted | e.FactMissing) -> Next:
     steps = state.steps
     if event.step in steps:
         steps = _with_step(state, event.step, settled=steps[event.step].settled + 1)
-    return {"steps": steps, "tasks": tasks}
+    return {"steps": steps, "tasks": tasks | changed if changed else tasks}
 
 
 def _input_late(state: State, event: e.InputLate, new: Next) -> State:
@@ -262,7 +286,11 @@ def _with_step(state: State, name: str, **changes: Any) -> dict[str, StepState]:
 
 
 def _without(timers: dict[str, Timer], name: str) -> dict[str, Timer]:
-    return {key: timer for key, timer in timers.items() if key != name} if name in timers else timers
+    if name not in timers:
+        return timers
+    left = timers if isinstance(timers, _Owned) else dict(timers)
+    del left[name]
+    return left
 
 
 def _booked(task: TaskState, specialist: str, execution: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from projections.canonical import State, initial
-from projections.evolve import evolve
+from projections.evolve import evolve, owned, released
 from schemas import events as e
-from schemas.codec import FactMessage, canonical, chain_next, chain_start, decode_event, digest
+from schemas.codec import FactMessage, canonical, chain_link, chain_start, decode_event, digest
 
 
 class BrokenHistory(Exception):
@@ -46,15 +46,16 @@ def unwritten(log: str, run: str) -> Folded:
 def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
     does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
-    state, h, cursor, opened = folded.state, folded.h, folded.cursor, folded.opened
+    state, cursor, opened = folded.state, folded.cursor, folded.opened
     if (message.log, message.run) != (state.log, state.run):
         raise BrokenHistory(
             state.run, message.first, f"belongs to run {message.run!r} of log {message.log!r}, not to this one"
         )
     if message.first != state.version + 1:
         raise BrokenHistory(state.run, state.version + 1, f"missing; the next message begins at {message.first}")
-    if message.prev != h:
+    if message.prev != folded.h:
         raise BrokenHistory(state.run, message.first, "the chain does not continue what is stored before it")
+    state, link = owned(state), bytes.fromhex(folded.h)
     for place, (stored, event) in enumerate(decoded(message)):
         if upto is not None and state.version >= upto:
             break
@@ -65,8 +66,8 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
             state = evolve(state, event)
         except (LookupError, StopIteration):
             raise BrokenHistory(state.run, version, "speaks of what the run does not have") from None
-        h, cursor, opened = chain_next(h, stored), event.cause.seq, opened or event.cause.seq
-    return Folded(state, h, cursor, seq, opened)
+        link, cursor, opened = chain_link(link, stored), event.cause.seq, opened or event.cause.seq
+    return Folded(released(state), link.hex(), cursor, seq, opened)
 
 
 def decoded(message: FactMessage) -> Iterator[tuple[memoryview, e.Event]]:

@@ -92,9 +92,14 @@ def chain_start(log: str, run: str) -> str:
 
 def chain_next(h: str, stored: bytes | memoryview) -> str:
     """hn from hn-1 and the stored bytes of event n."""
-    link = hashlib.sha256(bytes.fromhex(h))
-    link.update(stored)
-    return link.hexdigest()
+    return chain_link(bytes.fromhex(h), stored).hex()
+
+
+def chain_link(link: bytes, stored: bytes | memoryview) -> bytes:
+    """The same on the 32 bytes that h spells."""
+    digest = hashlib.sha256(link)
+    digest.update(stored)
+    return digest.digest()
 
 
 class FactMessage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
