@@ -48,7 +48,7 @@ PLAYBOOK = Playbook(
             fact="square.n{index}",
             missing="allow",
             silent=["LOW_CONFIDENCE"],
-            wait_s=20,
+            wait_s=60,
         ),
         Step(id="total", needs=["square"], capability="add", input={"numbers": "values(facts.square)"}),
     ],

@@ -44,6 +44,7 @@ async def squares(shared: Board, there: list[str], start: Start, tmp_path: Path)
     """A supervisor on a board where the team `squares` works."""
     supervisor = start("supervise", *there)
     start("attach", teams.write(tmp_path, "squares", teams.SQUARES), *there)
+    await supervisor.says("took over")
     await offered(shared, "squares", "squarer", "adder")
     return supervisor
 
