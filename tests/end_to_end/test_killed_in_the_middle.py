@@ -99,5 +99,9 @@ async def test_killed_itself_it_leaves_no_process_behind(start: Start, tmp_path:
     processes = children_of(up.pid)
     assert len(processes) == len(MARKS)
     up.kill()
-    await until(lambda: not any(is_alive(pid) for pid in processes), f"{processes} to end")
+    try:
+        await until(lambda: not any(is_alive(pid) for pid in processes), f"{processes} to end")
+    finally:
+        for pid in filter(is_alive, processes):
+            os.kill(pid, signal.SIGKILL)
     lock(tmp_path / ".blackboard").close()
