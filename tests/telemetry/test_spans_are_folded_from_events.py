@@ -132,8 +132,7 @@ async def test_told_live_is_what_the_log_says(supervisors: int, monkeypatch: pyt
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         with telemetry.tracing("supervisor"):
             async with board_in_memory(*TEAM) as table:
-                for batch in (500, 3)[:supervisors]:
-                    table.supervise(batch=batch)
+                serving = [table.supervise(batch=batch) for batch in (500, 3)[:supervisors]]
                 staff(table, repeat=supervisors)
                 await table.client.publish("p", GOAL, "r1")
                 await table.ended("r1")
@@ -141,6 +140,12 @@ async def test_told_live_is_what_the_log_says(supervisors: int, monkeypatch: pyt
                 runs = ["r1", *children]
                 events = {run: await table.events(run) for run in runs}
                 usage = {run: (await table.run(run)).state.usage for run in runs}
+                head = await table.log.head()
+
+                async def have_read_back() -> bool:
+                    return all(one.supervisor.position >= head for one in serving)
+
+                await table.until(have_read_back)
                 table.stop.set()
                 await table.say(cancel(run="r1"))  # wakes them up
                 await table.until(lambda: stopped(table.tasks[:supervisors]))
