@@ -107,9 +107,18 @@ class JetStreamQueue:
         return found
 
     async def remove(self, keys: Iterable[TaskKey]) -> None:
-        await asyncio.gather(
-            *(self._api(f"STREAM.PURGE.{self._stream}", {"filter": self._subjects.task(*key)}) for key in keys)
-        )
+        await asyncio.gather(*(self._remove(self._subjects.task(*key)) for key in keys))
+
+    async def _remove(self, subject: str) -> None:
+        """Delete by sequence. A purge of the subject would do in one request, but it moves the consumer's floor past
+        what others hold below it: if they die, that is never delivered again, and lies there (nats-server 2.15.1)."""
+        try:
+            there = await self._api(f"STREAM.MSG.GET.{self._stream}", {"last_by_subj": subject})
+            body = {"seq": there["message"]["seq"], "no_erase": True}
+            await self._api(f"STREAM.MSG.DELETE.{self._stream}", body)
+        except ApiError as error:
+            if error.err_code not in (wire.NOT_FOUND, wire.SEQUENCE_NOT_FOUND):
+                raise
 
     async def pull(self, specialist: str, timeout_s: float) -> JetStreamDelivery | None:
         return await self._puller.pull(specialist, timeout_s)

@@ -181,6 +181,19 @@ async def test_remove_takes_out_what_waits_or_is_in_flight(queue: Queue) -> None
     assert await queue.pull("reader", 0.05) is None
 
 
+async def test_what_is_held_below_a_removed_task_is_delivered_again(queue: Queue) -> None:
+    await put(queue, *(key(number) for number in range(1, 5)))
+    held = [(await pulled(queue)).key for _ in range(4)]
+    await queue.remove([held[3]])
+    await put(queue, key(5))
+    await (await pulled(queue)).ack()
+    again = [await pulled(queue) for _ in range(3)]
+    assert sorted(delivery.key for delivery in again) == sorted(held[:3])
+    for delivery in again:
+        await delivery.ack()
+    assert await queue.keys() == set()
+
+
 async def test_keys_are_complete(queue: Queue) -> None:
     keys = {key(number, specialist) for number in range(1500) for specialist in ("reader",)}
     await put(queue, *sorted(keys))
