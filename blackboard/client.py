@@ -4,6 +4,7 @@ Every method checks what it is about to append as the supervisor will check it, 
 not a rejection on the log.
 """
 
+import asyncio
 import contextlib
 import re
 import secrets
@@ -90,8 +91,7 @@ class Client:
         if run == BOARD_RUN:
             raise BadInput(f"run id {BOARD_RUN!r} is the board's own; choose another")
         data = self._goal(team, input, approve)
-        await self._check_goal(team, input)
-        await self._check_unused(run)
+        await asyncio.gather(self._check_goal(team, input), self._check_unused(run))
         subject = self.board.subjects.goal(self.author, run)
         if isinstance(await self._send(run, Append(subject, data, expected=0)), Conflict):
             there = await self.board.log.last(subject)

@@ -46,6 +46,10 @@ def owned(state: State) -> State:
     return replace(state, **{name: _Owned(getattr(state, name)) for name in _GROWING})
 
 
+def is_owned(state: State) -> bool:
+    return isinstance(state.facts, _Owned)
+
+
 def released(state: State) -> State:
     """The latest state of a fold of an `owned` one, as one that never changes."""
     return replace(state, **{name: dict(getattr(state, name)) for name in _GROWING})

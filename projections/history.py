@@ -6,9 +6,10 @@ Pure. What is folded is checked on the way: log, run, dense versions, chain and 
 from collections.abc import Iterator
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from projections.canonical import State, initial
-from projections.evolve import evolve, owned, released
+from projections.evolve import evolve, is_owned, owned, released
 from schemas import events as e
 from schemas.codec import FactMessage, canonical, chain_link, chain_start, decode_event, digest
 
@@ -43,6 +44,16 @@ def unwritten(log: str, run: str) -> Folded:
     return Folded(initial(log, run), chain_start(log, run))
 
 
+def alone(folded: Folded) -> Folded:
+    """The run to begin a long fold with, of which only the latest step is looked at; `kept` ends it."""
+    return replace(folded, state=owned(folded.state))
+
+
+def kept(folded: Folded) -> Folded:
+    """The run at the end of a fold that began with `alone`."""
+    return replace(folded, state=released(folded.state))
+
+
 def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
     does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
@@ -55,7 +66,8 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
         raise BrokenHistory(state.run, state.version + 1, f"missing; the next message begins at {message.first}")
     if message.prev != folded.h:
         raise BrokenHistory(state.run, message.first, "the chain does not continue what is stored before it")
-    state, link = owned(state), bytes.fromhex(folded.h)
+    shared, link = not is_owned(state), bytes.fromhex(folded.h)
+    state = owned(state) if shared else state
     for place, (stored, event) in enumerate(decoded(message)):
         if upto is not None and state.version >= upto:
             break
@@ -67,7 +79,7 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
         except (LookupError, StopIteration):
             raise BrokenHistory(state.run, version, "speaks of what the run does not have") from None
         link, cursor, opened = chain_link(link, stored), event.cause.seq, opened or event.cause.seq
-    return Folded(released(state), link.hex(), cursor, seq, opened)
+    return Folded(released(state) if shared else state, link.hex(), cursor, seq, opened)
 
 
 def decoded(message: FactMessage) -> Iterator[tuple[memoryview, e.Event]]:

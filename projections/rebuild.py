@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from blackboard.board import Board, floor_of
 from blackboard.log import LogDamaged, Message
 from projections.audit import Audited, Auditor, Cited, Recorded, Violation, causes, cited, recorded, take
-from projections.history import Folded, unwritten
+from projections.history import Folded, alone, kept, unwritten
 
 
 class NoSuchVersion(LookupError):
@@ -22,10 +22,11 @@ async def rebuild(board: Board, run: str, version: int | None = None) -> Folded:
 
     Raises Violation at the first event that is wrong, NoSuchVersion, LogError.
     """
-    folded = unwritten(board.log.id, run)
+    folded = alone(unwritten(board.log.id, run))
     async for message in _facts(board, run):
         if version is None or folded.state.version < version:
             folded = take(folded, message, version)
+    folded = kept(folded)
     if version is None or folded.state.version < version:
         await _require_last(board, folded)
     if version is not None and folded.state.version < version:

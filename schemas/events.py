@@ -47,6 +47,8 @@ class Usage(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True)
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum, which stops at COUNT_LIMIT."""
+        if not (other.input_tokens or other.output_tokens or other.tool_calls):
+            return self
         return Usage(
             min(self.input_tokens + other.input_tokens, COUNT_LIMIT),
             min(self.output_tokens + other.output_tokens, COUNT_LIMIT),
