@@ -112,12 +112,13 @@ def _lines(run: Disturbed) -> Iterator[str]:
     yield from map(_line, run.costs)
     if run.missed:
         yield f"  {len(run.missed)} kills not done: the run was over before their messages came"
-    again = sum(run.begun.values()) - len(run.begun)
-    most = max(run.begun.values(), default=0)
+    attempts, in_one_queue = Counter((one.task, one.attempt) for one in run.begun), Counter(run.begun)
+    most, most_in_one = (max(counts.values(), default=0) for counts in (attempts, in_one_queue))
     yield (
-        f"  {sum(run.begun.values())} executions of {len(run.begun)} attempts, {again} again after kills, "
-        f"{run.late} ends too late; the most of one attempt {most}, the limit {EXECUTIONS_LIMIT}"
+        f"  {len(run.begun)} executions of {len(attempts)} attempts, {run.late} ends too late; the most of one attempt "
+        f"{most}, in one queue {most_in_one} of {EXECUTIONS_LIMIT}"
     )
+    yield f"  the longest silence of the log {run.silence[0]:.1f} s, before message {run.silence[1]}"
     yield f"  corruptions that the comparison sees: {len(CORRUPTIONS) - len(run.unseen)} of {len(CORRUPTIONS)}"
 
 

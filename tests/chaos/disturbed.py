@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
-from collections import Counter
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -18,11 +19,14 @@ from schemas.inputs import Ended, read_input
 from tests.chaos.kills import Kill, Killer, Planned
 from tests.chaos.roles import Roles
 from tests.chaos.team import PARALLEL, TEAM, VOICES
-from tests.chaos.verdict import History, Verdict, judge, unanswered, unseen
+from tests.chaos.verdict import Begun, History, Verdict, judge, unanswered, unseen
 from tests.end_to_end.support import call, ended, messages_on, offered, until
 
 RUN_S = 200.0
 """How long a run may take."""
+SILENCE_S = 20.0
+"""How long the log may be silent: a killed worker's tasks come back after ACK_WAIT_S, and a process needs seconds to
+start where the machine is busy. More says that something waits for what will not come."""
 SETTLE_S = 15.0
 """How long the supervisor may take to answer what still comes after the end of the run."""
 
@@ -39,15 +43,17 @@ class Cost(Struct, frozen=True):
 
 
 class Disturbed(Struct, frozen=True):
-    """A run and what became of it. `begun` counts the executions of each attempt, `late` those that came too late;
-    `missed` are the kills whose message never came: the run was over before."""
+    """A run and what became of it. `begun` are its executions, `late` counts the ends that came too late; `silence` is
+    the longest time between two messages, in seconds, with the number of the second; `missed` are the kills whose
+    message never came: the run was over before."""
 
     run: str
     tasks: int
     messages: int
     took_s: float
-    begun: dict[tuple[str, int], int]
+    begun: tuple[Begun, ...]
     late: int
+    silence: tuple[float, int]
     costs: list[Cost]
     missed: list[Planned]
     verdict: Verdict
@@ -83,16 +89,25 @@ def _took_s(messages: Sequence[Message]) -> float:
     return (messages[-1].time_ms - messages[0].time_ms) / 1000
 
 
+def _silence(messages: Sequence[Message]) -> tuple[float, int]:
+    gaps = [(two.time_ms - one.time_ms, number) for number, (one, two) in enumerate(pairwise(messages), 2)]
+    longest_ms, number = max(gaps)
+    return longest_ms / 1000, number
+
+
 async def disturb(
     board: Board, url: str, roles: Roles, run: str, planned: Sequence[Planned], calm: Undisturbed, seed: int
 ) -> Disturbed:
     """Publish the same goal, kill as planned, and judge the history."""
     killer, problems = await _under_kills(board, roles, run, planned, calm)
-    if not problems:
+    if over := not problems:
         await _settled(board, run, roles)
     messages = await messages_on(board, *board.subjects.of_run(run))
-    history = history_of(board, run, messages, roles)
-    if not problems:
+    history = history_of(board, run, messages, roles, killer.done)
+    silence_s, number = silence = _silence(messages)
+    if silence_s > SILENCE_S:
+        problems.append(f"the log was silent for {silence_s:.1f} s before message {number}")
+    if over:
         problems += await _checked(url, run, history.held)
     return Disturbed(
         run=run,
@@ -101,6 +116,7 @@ async def disturb(
         took_s=_took_s(messages),
         begun=history.begun,
         late=sum(isinstance(event, e.InputLate) for event in history.events),
+        silence=silence,
         costs=[_cost(board, kill, messages, roles) for kill in killer.done],
         missed=killer.planned,
         verdict=judge(history, calm.outcome, PARALLEL),
@@ -142,7 +158,10 @@ async def _is_settled(board: Board, run: str, roles: Roles) -> bool:
     return not unanswered(history)
 
 
-def history_of(board: Board, run: str, messages: Sequence[Message], roles: Roles) -> History:
+def history_of(
+    board: Board, run: str, messages: Sequence[Message], roles: Roles, kills: Sequence[Kill] = ()
+) -> History:
+    """What the log and the workers know of the run. With the server the queue is lost, which `kills` tell."""
     fact, events, ends, held = board.subjects.fact(run), list[e.Event](), list[tuple[str, Ended]](), ""
     for message in messages:
         if message.subject == fact:
@@ -150,14 +169,19 @@ def history_of(board: Board, run: str, messages: Sequence[Message], roles: Roles
             held = (message.headers or {}).get(STATE_HEADER, "")
         elif isinstance(end := _observed(board, message), Ended):
             ends.append((board.subjects.parse(message.subject).author, end))
-    said = [record for record in roles.worker.said() if record["run"] == run]
+    said = [(place, record) for place, record in enumerate(roles.worker.said()) if record["run"] == run]
+    lost = [kill.said for kill in kills if kill.role == "server"]
     return History(
         log=board.log.id,
         run=run,
         events=tuple(events),
         ends=tuple(ends),
-        stored=frozenset(record["execution"] for record in said if record["event"] == "stored"),
-        begun=Counter((record["task"], record["attempt"]) for record in said if record["event"] == "begun"),
+        stored=frozenset(record["execution"] for _, record in said if record["event"] == "stored"),
+        begun=tuple(
+            Begun(record["task"], record["attempt"], bisect_right(lost, place))
+            for place, record in said
+            if record["event"] == "begun"
+        ),
         held=held,
     )
 

@@ -28,7 +28,8 @@ class Planned(Struct, frozen=True):
 class Kill(Struct, frozen=True):
     """A kill that was done: of the process of life `life` of its role, `age_s` after its start, at `at_ms`, when the
     run's last message was number `head`. In the state `in_flight` tasks were in flight, in the queue were `queued`
-    (None: it did not say, as it was away itself), and the worker had `in_hand`."""
+    (None: it did not say, as it was away itself), the worker had `in_hand`, and
+    workers had said `said` things about executions."""
 
     role: str
     k: int
@@ -40,6 +41,7 @@ class Kill(Struct, frozen=True):
     in_flight: int
     queued: int | None
     in_hand: int
+    said: int
 
 
 def draw(kills: int, length: int, seed: int) -> list[Planned]:
@@ -90,7 +92,7 @@ class Killer:
     async def _kill(self, planned: Planned) -> None:
         role, in_flight = self._roles[planned.role], self._folded.state.in_flight
         queued, head = await self._look()
-        in_hand = self._roles.worker.in_hand()
+        in_hand, said = self._roles.worker.in_hand(), sum(1 for _ in self._roles.worker.said())
         number = await role.kill()
         at_ms, life = now_ms(), role.lives[number]
         self.done.append(
@@ -105,6 +107,7 @@ class Killer:
                 in_flight=in_flight,
                 queued=queued,
                 in_hand=in_hand,
+                said=said,
             )
         )
 

@@ -14,13 +14,15 @@ PARALLEL = 24
 """Tasks in flight of one run at most."""
 LONG_S = 1.2
 """More than the second after which a worker says that it goes on."""
+DEADLINE_S = 60.0
+"""So long that an attempt survives several deaths of its worker: each costs the time until it is delivered again."""
 
 
 async def work(number: int) -> None:
     await asyncio.sleep(0.002 + number % 5 / 1000)
 
 
-@specialist("exact", offers="square", concurrency=8)
+@specialist("exact", offers="square", deadline_s=DEADLINE_S, concurrency=8)
 async def exact(item: dict[str, int]) -> int:
     """The square; declines every third number."""
     number = item["number"]
@@ -30,14 +32,14 @@ async def exact(item: dict[str, int]) -> int:
     return number**2
 
 
-@specialist("rough", offers="square", concurrency=8)
+@specialist("rough", offers="square", deadline_s=DEADLINE_S, concurrency=8)
 async def rough(item: dict[str, int]) -> int:
     """The square, to the ten below."""
     await work(item["number"])
     return item["number"] ** 2 // 10 * 10
 
 
-@specialist("shaky", offers="square", concurrency=8)
+@specialist("shaky", offers="square", deadline_s=DEADLINE_S, concurrency=8)
 async def shaky(item: dict[str, int], context: Context) -> int:
     """The square, to the hundred below; now and then not at once."""
     number = item["number"]
@@ -47,7 +49,7 @@ async def shaky(item: dict[str, int], context: Context) -> int:
     return number**2 // 100 * 100
 
 
-@specialist("adder", offers="add")
+@specialist("adder", offers="add", deadline_s=DEADLINE_S)
 async def adder(item: dict[str, list[int]]) -> int:
     """Adds numbers up."""
     return sum(item["numbers"])

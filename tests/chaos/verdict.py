@@ -19,17 +19,26 @@ from schemas.contracts import EXECUTIONS_LIMIT
 from schemas.inputs import Ended
 
 
+class Begun(Struct, frozen=True):
+    """An execution that a worker began. `queue` counts how often the queue had been lost: the limit of executions is
+    that of one queue, as a new one knows nothing of the deliveries before it."""
+
+    task: str
+    attempt: int
+    queue: int
+
+
 class History(Struct, frozen=True):
     """One run: its events, and with their authors the ends that lie on the log. `stored` are the executions whose end a
-    worker knows to be stored, `begun` counts the executions of each attempt, `held` is the digest of the state that the
-    last supervisor held."""
+    worker knows to be stored, `begun` the executions that one began, `held` is the digest of the state that the last
+    supervisor held."""
 
     log: str
     run: str
     events: tuple[e.Event, ...]
     ends: tuple[tuple[str, Ended], ...]
     stored: frozenset[str]
-    begun: dict[tuple[str, int], int]
+    begun: tuple[Begun, ...]
     held: str
 
     def state(self) -> State:
@@ -38,7 +47,7 @@ class History(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """`over` names what went beyond a limit."""
+    """`over` names what went beyond a limit: executions, tasks in flight, the time of an attempt, which is ample."""
 
     outcome_equal: bool
     state_equal: bool
@@ -70,6 +79,8 @@ def _lost(history: History, state: State) -> Iterator[str]:
     yield from (f"{task}: never ended" for task in state.tasks if task not in over)
     said = {(end.task, end.attempt, end.execution): (author, end) for author, end in history.ends}
     for event in accepted:
+        if not event.execution:
+            continue  # its time was over, which is another matter: see _over
         author, end = said.get((event.task, event.attempt, event.execution), ("", None))
         if end is None:
             yield f"{event.task}, attempt {event.attempt}: accepted, and not on the log ({event.code or 'a value'})"
@@ -106,9 +117,12 @@ def _twice(what: str, names: Iterable[Hashable]) -> Iterator[str]:
 
 
 def _over(history: History, parallel: int) -> Iterator[str]:
-    for (task, attempt), count in history.begun.items():
+    for event in history.events:
+        if isinstance(event, e.TaskEnded | e.AttemptFailed) and not event.execution:
+            yield f"{event.task}, attempt {event.attempt}: {event.code} {event.message}"
+    for one, count in Counter(history.begun).items():
         if count > EXECUTIONS_LIMIT:
-            yield f"{task}, attempt {attempt}: {count} executions, {EXECUTIONS_LIMIT} at most"
+            yield f"{one.task}, attempt {one.attempt}: {count} executions, {EXECUTIONS_LIMIT} at most"
     if (most := most_in_flight(history)) > parallel:
         yield f"{most} tasks in flight, {parallel} at most"
 
@@ -148,9 +162,9 @@ def _with_event(history: History, place: int, event: e.Event) -> History:
 
 
 def _end_gone(history: History, chance: random.Random) -> History:
-    """One end is not on the log any more."""
-    place = chance.randrange(len(history.ends))
-    return replace(history, ends=(*history.ends[:place], *history.ends[place + 1 :]))
+    """One end that was accepted is not on the log any more."""
+    accepted = chance.choice([event.execution for event in history.events if isinstance(event, e.TaskEnded)])
+    return replace(history, ends=tuple(one for one in history.ends if one[1].execution != accepted))
 
 
 def _end_unanswered(history: History, chance: random.Random) -> History:
