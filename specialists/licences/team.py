@@ -188,9 +188,13 @@ async def licence_report(audit: Audit, context: Context) -> Files:
 def write_files(files: dict[str, bytes], overwrite: bool = False) -> list[str]:
     """Write each file, by its absolute path, or find it there already; all of them, or none.
 
-    Raises Stop INVALID_INPUT where a file exists with other content and `overwrite` is not set.
+    Raises Stop INVALID_INPUT where a file exists with other content and `overwrite` is not set, and where a folder
+    stands in its place or a file in that of a folder: trying again would not help.
     """
     for path, data in files.items():
+        in_the_way = [one for one in Path(path).parents if one.exists() and not one.is_dir()]
+        if Path(path).is_dir() or in_the_way:
+            raise Stop("INVALID_INPUT", f"{(in_the_way or [path])[0]} is in the way of {path}; choose another `out`")
         if Path(path).exists() and not overwrite and Path(path).read_bytes() != data:
             raise Stop("INVALID_INPUT", f"{path} exists with other content; choose another `out`, or overwrite=true")
     beside = {path: Path(f"{path}.new") for path in files}
