@@ -193,8 +193,9 @@ def write_files(files: dict[str, bytes], overwrite: bool = False) -> list[str]:
     """
     for path, data in files.items():
         in_the_way = [one for one in Path(path).parents if one.exists() and not one.is_dir()]
-        if Path(path).is_dir() or in_the_way:
-            raise Stop("INVALID_INPUT", f"{(in_the_way or [path])[0]} is in the way of {path}; choose another `out`")
+        in_the_way += [Path(path)] if Path(path).is_dir() else []
+        if in_the_way:
+            raise Stop("INVALID_INPUT", f"{in_the_way[0]} is in the way of {path}; choose another `out`")
         if Path(path).exists() and not overwrite and Path(path).read_bytes() != data:
             raise Stop("INVALID_INPUT", f"{path} exists with other content; choose another `out`, or overwrite=true")
     beside = {path: Path(f"{path}.new") for path in files}
