@@ -17,6 +17,7 @@ EXPRESSION_LIMIT = 4_096
 """Characters of one expression."""
 NESTING_LIMIT = 100
 """Brackets and operators of one expression: the library descends into each, call by call."""
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _BRACED = re.compile(r"\{([^{}]*)\}")
 _NESTING = re.compile(r"[(\[{!|&*<>=?]")
 
@@ -54,6 +55,8 @@ def check_template(template: str) -> str:
 def evaluate(expression: str, document: dict[str, Any]) -> Any:
     """Raises BadExpression, with a text that does not depend on the library's release; also for the errors of Python
     that the library lets through."""
+    if _PATH.fullmatch(expression):
+        return _walk(expression, document)
     compiled = _compiled(expression)
     try:
         return compiled.search(document)
@@ -66,6 +69,15 @@ def produce(expression: str, document: dict[str, Any]) -> Any:
     value = evaluate(expression, document)
     if reason := unstorable(value):
         raise BadExpression(f"{expression[:200]!r} gives {reason} here")
+    return value
+
+
+def _walk(path: str, document: dict[str, Any]) -> Any:
+    """What JMESPath makes of a path of plain names, which is most of what playbooks say, ten times as fast. What it
+    finds lies on the log already, so it can be stored."""
+    value: Any = document
+    for name in path.split("."):
+        value = value.get(name) if isinstance(value, dict) else None
     return value
 
 

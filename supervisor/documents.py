@@ -69,6 +69,7 @@ class Work:
         self.state, self.step = state, step
         self._document = document(state, step)
         self._list = self._evaluate_list()
+        self._keys: dict[int, str] = {}
 
     def _evaluate_list(self) -> list[Any] | None:
         if not self.step.for_each:
@@ -85,6 +86,11 @@ class Work:
         return self._document if self._list is None else self._document | {"item": self._list[index], "index": index}
 
     def key(self, index: int) -> str:
+        if index not in self._keys:
+            self._keys[index] = self._key(index)
+        return self._keys[index]
+
+    def _key(self, index: int) -> str:
         key = fill(self.step.fact, self._scope(index))
         if not is_key(key):
             raise BadExpression(f"{key[:100]!r} is not a fact key: tokens of letters, digits, '_', '-', joined by dots")

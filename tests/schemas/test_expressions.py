@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import jmespath
 import pytest
 
 from schemas.expressions import (
@@ -136,3 +137,11 @@ def test_false(value: Any) -> None:
 @pytest.mark.parametrize("value", [0, 0.0, -1, True, " ", [None], {"": None}])
 def test_true(value: Any) -> None:
     assert truth(value)
+
+
+@pytest.mark.parametrize(
+    "path", ["a", "a.b", "a.b.c", "a.missing", "missing.b", "text.b", "list.b", "none.x", "a_1.B2"]
+)
+def test_a_path_of_plain_names_gives_what_the_library_gives(path: str) -> None:
+    document = {"a": {"b": {"c": 0}}, "text": "b", "list": [{"b": 1}], "none": None, "a_1": {"B2": [1, None]}}
+    assert evaluate(path, document) == jmespath.search(path, document)
