@@ -53,8 +53,6 @@ class Committer:
         self._board, self._runs, self._catalogue, self._writer = board, runs, catalogue, writer
         self._rules = rules
         self.left: dict[str, int] = {}
-        self.appended = 0
-        self.conflicts = 0
         self._vain: dict[str, int] = {}
 
     async def commit(self, inputs: Sequence[Input], floor: int) -> None:
@@ -152,9 +150,7 @@ class Committer:
                 if isinstance(outcome, Stored):
                     _say_end(self._runs.get(run), chunk[-1].after)
                     self._runs.put(replace(chunk[-1].after, seq=outcome.seq))
-                    self.appended += sum(len(decided.events) for decided in chunk)
                 else:
-                    self.conflicts += 1
                     refused.add(run)
             chunks = {run: waiting for run, waiting in chunks.items() if waiting and run not in refused}
         for run in sorted(refused):

@@ -5,6 +5,7 @@ from typing import Any
 import jmespath
 import pytest
 
+from schemas.codec import VALUE_DEPTH
 from schemas.expressions import (
     EXPRESSION_LIMIT,
     NESTING_LIMIT,
@@ -145,3 +146,11 @@ def test_true(value: Any) -> None:
 def test_a_path_of_plain_names_gives_what_the_library_gives(path: str) -> None:
     document = {"a": {"b": {"c": 0}}, "text": "b", "list": [{"b": 1}], "none": None, "a_1": {"B2": [1, None]}}
     assert evaluate(path, document) == jmespath.search(path, document)
+
+
+def test_a_path_to_what_cannot_be_stored_is_refused_like_any_expression() -> None:
+    deep: Any = 1
+    for _ in range(VALUE_DEPTH + 1):
+        deep = [deep]
+    with pytest.raises(BadExpression, match="inside each other"):
+        produce("facts.a", {"facts": {"a": deep}})
