@@ -45,7 +45,7 @@ class _Store:
         self.captured = captured
         self.slots: list[Message | None] = []
         self.by_subject: dict[str, list[int]] = {}
-        self.subscriptions: set[_MemorySubscription] = set()
+        self.subscriptions: dict[_MemorySubscription, None] = {}  # woken in the order of their beginning
 
     def add(self, item: Append) -> Stored | Conflict:
         sequences = self.by_subject.setdefault(item.subject, [])
@@ -191,7 +191,7 @@ class _MemorySubscription:
         self._store, self._handler, self._subjects, self._position = store, handler, subjects, after
         self._more = asyncio.Event()
         self._closed = False
-        store.subscriptions.add(self)
+        store.subscriptions[self] = None
         self._task = asyncio.create_task(self._run())
 
     def wake(self) -> None:
@@ -208,7 +208,7 @@ class _MemorySubscription:
                 elif self._position >= len(self._store.slots):
                     await self._more.wait()
         finally:
-            self._store.subscriptions.discard(self)
+            self._store.subscriptions.pop(self, None)
 
     async def close(self) -> None:
         self._closed = True

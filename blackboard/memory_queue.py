@@ -81,14 +81,17 @@ class MemoryQueue:
             self._require(specialist)
             now = loop.time()
             mine = [one for one in self._entries.values() if one.entry.key.specialist == specialist]
-            ready = next((one for one in mine if one.ready_at <= now), None)
-            if ready is not None:
+            if (ready := self.choose([one for one in mine if one.ready_at <= now])) is not None:
                 ready.count += 1
                 ready.ready_at = now + self._ack_wait_s
                 return MemoryDelivery(self, ready)
             if now >= deadline:
                 return None
             await self._wait_for_change(min([deadline, *(one.ready_at for one in mine)]) - now)
+
+    def choose(self, ready: "Sequence[_Waiting]") -> "_Waiting | None":
+        """Which of the entries that may be delivered is delivered next."""
+        return ready[0] if ready else None
 
     async def cancel(self, key: TaskKey) -> None:
         for listener in self._cancels.get(key.specialist, ()):

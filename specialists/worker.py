@@ -37,6 +37,11 @@ T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 
+def random_execution() -> str:
+    """An id that no other execution has."""
+    return uuid.uuid4().hex[:16]
+
+
 @dataclass(frozen=True)
 class Timing:
     """In seconds. `started_after_s`: work after which the board is told that it goes on. `grace_s`: for a coroutine to
@@ -107,8 +112,9 @@ class Worker:
 
     When told to stop it takes no more tasks, gives those in hand `drain_s` seconds to end, and releases the rest.
     A coroutine that does not end when cancelled, or a plain function in its thread, keeps its place among the
-    `concurrency` until it returns: it cannot be killed. `on_event` is told what happens. Use a worker once.
-    Raises BadSpecialist where two have one name, or a class cannot be instantiated.
+    `concurrency` until it returns: it cannot be killed. `on_event` is told what happens; `draw_execution` gives the id
+    of each execution, and `context` makes what it works with. Use a worker once. Raises BadSpecialist where two have
+    one name, or a class cannot be instantiated.
     """
 
     def __init__(
@@ -120,6 +126,8 @@ class Worker:
         drain_s: float = 10.0,
         timing: Timing | None = None,
         on_event: Callable[[WorkerEvent], None] | None = None,
+        draw_execution: Callable[[], str] = random_execution,
+        context: Callable[..., WorkContext] = WorkContext,
     ) -> None:
         names = [one.name for one in specialists]
         if twice := sorted({name for name in names if names.count(name) > 1}):
@@ -129,6 +137,7 @@ class Worker:
         self._concurrency, self._drain_s = concurrency, drain_s
         self._timing = timing or Timing()
         self._tell = on_event or (lambda event: None)
+        self._draw_execution, self._context = draw_execution, context
         self._jobs: dict[TaskKey, Job] = {}
         self._handling: set[asyncio.Task[None]] = set()
         self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -235,8 +244,8 @@ class Worker:
         if (job := self._jobs.get(delivery.key)) is not None:
             job.deliveries.append(delivery)
             return None
-        context = WorkContext(
-            task, uuid.uuid4().hex[:16], specialist.tools, self._board.blobs, lambda one: self._record(task, one)
+        context = self._context(
+            task, self._draw_execution(), specialist.tools, self._board.blobs, lambda one: self._record(task, one)
         )
         job = Job(specialist, delivery, Execution(specialist, context, self._timing.grace_s))
         self._jobs[job.key] = job
