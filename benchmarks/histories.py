@@ -13,7 +13,9 @@ from schemas import events as e
 from schemas.codec import chain_next, chain_start, encode, encode_facts, sha256
 from schemas.goals import Goal
 from schemas.inputs import Ended, Observation, Started
+from schemas.steps import PlanStep, Voice
 from schemas.subjects import Subjects
+from schemas.usage import Usage
 
 SPECIALIST, TEAM = "adder", "synthetic"
 PARALLEL = 32
@@ -97,9 +99,9 @@ def _open(author: _Author, keys: int) -> None:
     goal = Goal(team=TEAM, input={"keys": keys})
     author.cause(author.subjects.goal("bench", author.run), goal.model_dump_json(exclude_none=True).encode())
     author.emit(e.RunOpened, rules=1, publisher="bench", team=TEAM, playbook=2, input=goal.input)
-    step = e.PlanStep(id="part", capability="sum", for_each="input.numbers", tasks=2_000, fact="part.{index}")
+    step = PlanStep(id="part", capability="sum", for_each="input.numbers", tasks=2_000, fact="part.{index}")
     author.emit(e.PlanCommitted, steps=(step,), returns={"total": "facts.total"}, result={}, parallel=PARALLEL)
-    author.emit(e.StepExpanded, step="part", items=keys, per_task=1, voices=(e.Voice(SPECIALIST, 1),))
+    author.emit(e.StepExpanded, step="part", items=keys, per_task=1, voices=(Voice(SPECIALIST, 1),))
 
 
 def _dispatch(author: _Author, task: str, attempt: int) -> None:
@@ -122,18 +124,18 @@ def _fail(author: _Author, task: str, attempt: int, number: int) -> None:
             task=task,
             attempt=attempt,
             execution=_execution(number),
-            usage=e.Usage(tool_calls=1),
+            usage=Usage(tool_calls=1),
             code="TOOL_DOWN",
             message=message,
         )
     )
     author.emit(
-        e.AttemptFailed, task=task, attempt=attempt, code="TOOL_DOWN", message=message, usage=e.Usage(tool_calls=1)
+        e.AttemptFailed, task=task, attempt=attempt, code="TOOL_DOWN", message=message, usage=Usage(tool_calls=1)
     )
 
 
 def _end(author: _Author, task: str, attempt: int, number: int) -> None:
-    key, execution, usage = task.replace("-", "."), _execution(number), e.Usage(100, 20, 1)
+    key, execution, usage = task.replace("-", "."), _execution(number), Usage(100, 20, 1)
     value = {"expression": "MIT OR Apache-2.0", "source": "classifiers", "file": f"METADATA-{number}"}
     claims = (e.Claim(key, value, 0.9),)
     author.observe(Ended(task=task, attempt=attempt, execution=execution, usage=usage, claims=claims))

@@ -8,6 +8,8 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from schemas import events as e
+from schemas.steps import PlanStep, Voice
+from schemas.usage import Usage
 
 LATE_LIMIT = 100
 """Late or rejected inputs of one author that a run records before the author is muted."""
@@ -55,7 +57,7 @@ class StepState(Struct, frozen=True, omit_defaults=True):
 
     items: int = -1
     per_task: int = 1
-    voices: tuple[e.Voice, ...] = ()
+    voices: tuple[Voice, ...] = ()
     tasks: int = 0
     dispatched: int = 0
     ended: int = 0
@@ -134,7 +136,7 @@ class State(Struct, frozen=True, omit_defaults=True):
     input: dict[str, Any] = {}
     approve: bool = False
     parent: e.Parent | None = None
-    plan: tuple[e.PlanStep, ...] = ()
+    plan: tuple[PlanStep, ...] = ()
     returns: dict[str, str] = {}
     result_schema: dict[str, Any] = {}
     parallel: int = 0
@@ -146,7 +148,7 @@ class State(Struct, frozen=True, omit_defaults=True):
     gates: dict[str, Gate] = {}
     timers: dict[str, Timer] = {}
     late: dict[str, int] = {}
-    usage: e.Usage = e.Usage()
+    usage: Usage = Usage()
     claimed: int = 0
     end: str = ""
     code: str = ""
@@ -177,7 +179,7 @@ class State(Struct, frozen=True, omit_defaults=True):
         """The gates, by step, that wait for a person; none once the run has ended."""
         return {} if self.end else {name: gate for name, gate in self.gates.items() if gate.open}
 
-    def step(self, name: str) -> e.PlanStep:
+    def step(self, name: str) -> PlanStep:
         return next(step for step in self.plan if step.id == name)
 
 

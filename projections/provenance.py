@@ -13,6 +13,7 @@ from msgspec import Struct
 from projections.audit import Recorded
 from projections.canonical import State
 from schemas import events as e
+from schemas.steps import Merge
 
 
 class UnknownKey(LookupError):
@@ -93,7 +94,7 @@ def why(state: State, events: Sequence[Recorded], key: str) -> Provenance:
 def _explained(
     state: State, version: int, event: e.FactCommitted | e.FactMissing, tasks: dict[str, _Task]
 ) -> Provenance:
-    merge = next((step.merge for step in state.plan if step.id == event.step), e.Merge())
+    merge = next((step.merge for step in state.plan if step.id == event.step), Merge())
     losers = tuple(_claim(tasks, loser.task, loser.by, event.key, loser.value, loser.reason) for loser in event.losers)
     declined = tuple(_silence(tasks, voice) for voice in event.declined)
     committed = event if isinstance(event, e.FactCommitted) else None

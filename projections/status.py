@@ -10,7 +10,7 @@ import msgspec
 from projections.canonical import LATE_LIMIT, Fact, State
 from projections.history import Folded, outcome_digest, state_digest
 from schemas.codec import canonical
-from schemas.events import PlanStep
+from schemas.steps import PlanStep
 
 NEEDS_INPUT = "NEEDS_INPUT"
 EXIT_CODES = {

@@ -9,12 +9,16 @@ from pydantic import Field, ValidationError, field_validator
 
 from schemas.codec import MESSAGE_DEPTH, too_deep
 from schemas.events import StopCode
-from schemas.goals import Artefact, Token, explain
+from schemas.goals import Artefact, Budget, Token, explain
+from schemas.subjects import check_patterns
+from schemas.usage import COUNT_LIMIT
 from schemas.validation import check_schema
 
 STOP_CODES: frozenset[str] = frozenset(get_args(StopCode))
 RETRIED: frozenset[str] = frozenset({"TOOL_DOWN", "TIMEOUT", "INTERNAL", "INVALID_OUTPUT"})
 """Codes after which another attempt may help. The others end the task at once."""
+ALWAYS: frozenset[str] = frozenset({"INVALID_INPUT", "INVALID_OUTPUT", "INTERNAL", "TIMEOUT", "BUDGET_EXCEEDED"})
+"""Codes with which every attempt may end, whatever its contract says."""
 EXECUTIONS_LIMIT = 8
 """Executions of one attempt; a task that kills its worker ends here."""
 CONTRACT_LIMIT = 256 * 1024
@@ -25,15 +29,27 @@ A = TypeVar("A", bound=Artefact)
 
 
 class ToolGrant(Artefact):
-    """A tool that the specialist may use, and within which scopes."""
+    """A tool that the specialist may use, and within which scopes. With `confirm` a person approves each call."""
 
     tool: Token
     scopes: list[str] = []
+    confirm: bool = False
 
 
 class Contract(Artefact):
-    """Input and output are JSON Schemas of one item. `deadline_s` is the time that one attempt may work, `attempts`
-    how often a task is tried; a step may say otherwise. A contract that offers nothing withdraws the specialist."""
+    """What one specialist promises: input and output, JSON Schemas of one item; authority; tools; budget; stops.
+
+    authority: `observe` says what it found, `propose` may also hand its task on, `effect` may change the world, which a
+      person approves first.
+    budget: what one attempt may use at most. deadline_s: the time that it may work on one item.
+    attempts: how often a task is tried, the next time after `backoff_s`, doubled each time, `backoff_max_s` at most; a
+      step may say otherwise.
+    stops: codes with which it may end without a result, beside those that every attempt may end with (ALWAYS).
+    typical_micro_usd, typical_s: what one task usually costs and takes, for steps that choose by it.
+    wakes_on: keys (or `prefix.*`) of facts; the specialist is given a task when one is committed, in a run whose
+      playbook lets it.
+    A contract that offers nothing withdraws the specialist.
+    """
 
     type: Literal["contract"] = "contract"
     v: Literal[1] = 1
@@ -48,8 +64,15 @@ class Contract(Artefact):
     stops: list[StopCode] = list(get_args(StopCode))
     deadline_s: float = Field(default=30, gt=0, le=86_400)
     attempts: int = Field(default=3, ge=1, le=100)
+    budget: Budget = Budget()
+    backoff_s: float = Field(default=0.5, ge=0, le=3_600)
+    backoff_max_s: float = Field(default=60, ge=0, le=86_400)
+    typical_micro_usd: int | None = Field(default=None, ge=0, le=COUNT_LIMIT)
+    typical_s: float | None = Field(default=None, ge=0, le=86_400)
+    wakes_on: list[str] = Field(default=[], max_length=100)
 
     _schemas = field_validator("input", "output")(check_schema)
+    _patterns = field_validator("wakes_on")(check_patterns)
 
 
 def read_contract(data: bytes, specialist: str) -> Contract | str:

@@ -9,6 +9,9 @@ from typing import Annotated, Any, Literal, get_args
 from msgspec import Meta, Struct
 from msgspec.structs import fields
 
+from schemas.steps import PlanStep, Voice
+from schemas.usage import Limits, Usage
+
 StopCode = Literal[
     "INVALID_INPUT",
     "INVALID_OUTPUT",
@@ -18,8 +21,11 @@ StopCode = Literal[
     "TIMEOUT",
     "BUDGET_EXCEEDED",
     "POLICY_BLOCKED",
+    "NEEDS_INPUT",
+    "HANDED_OFF",
 ]
-"""Why a task ended without a result."""
+"""Why an attempt ended without a result. After the last two the task goes on: when a person has answered, or with the
+specialist that it was handed to."""
 
 End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED", "CANCELLED"]
 """How a run ends."""
@@ -27,33 +33,12 @@ End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED"
 Digest = Annotated[str, Meta(min_length=64, max_length=64)]
 """SHA-256 in hex. Only its length is checked here: who trusts it compares it with what it is a digest of."""
 
-COUNT_LIMIT = 2**53
-Count = Annotated[int, Meta(ge=0, le=COUNT_LIMIT)]
-
 
 class Cause(Struct, frozen=True):
     """The input that brought an event about: its sequence on the log and the SHA-256 of its bytes."""
 
     seq: int
     sha256: Digest
-
-
-class Usage(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """What an execution used. Mandatory in every end of a task, zeros included."""
-
-    input_tokens: Count = 0
-    output_tokens: Count = 0
-    tool_calls: Count = 0
-
-    def __add__(self, other: "Usage") -> "Usage":
-        """The sum, which stops at COUNT_LIMIT."""
-        if not (other.input_tokens or other.output_tokens or other.tool_calls):
-            return self
-        return Usage(
-            min(self.input_tokens + other.input_tokens, COUNT_LIMIT),
-            min(self.output_tokens + other.output_tokens, COUNT_LIMIT),
-            min(self.tool_calls + other.tool_calls, COUNT_LIMIT),
-        )
 
 
 class Claim(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -72,59 +57,12 @@ class Silence(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=Tru
     message: str = ""
 
 
-class Merge(Struct, frozen=True, omit_defaults=True):
-    """The named, versioned policy that decides between claims for one key. `order` belongs to `priority`."""
-
-    policy: str = "only"
-    order: tuple[str, ...] = ()
-    version: int = 1
-
-
-class GatePlan(Struct, frozen=True, omit_defaults=True):
-    """A step that needs a person's approval first. `ask` is the question; it expires after `expires_ms`."""
-
-    ask: str = ""
-    expires_ms: int = 7 * 86_400_000
-
-
-class PlanStep(Struct, frozen=True, omit_defaults=True):
-    """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author."""
-
-    id: str
-    needs: tuple[str, ...] = ()
-    capability: str = ""
-    team: str = ""
-    specialist: str = ""
-    when: str = ""
-    for_each: str = ""
-    tasks: int = 256
-    input: dict[str, str] = {}
-    reads: tuple[str, ...] = ()
-    fact: str = ""
-    merge: Merge = Merge()
-    accept: str = ""
-    missing: Literal["fail", "allow"] = "fail"
-    silent: tuple[str, ...] = ()
-    wait_ms: int = 60_000
-    work_ms: int | None = None
-    attempts: int | None = None
-    await_ms: int = 3_600_000
-    gate: GatePlan | None = None
-
-
 class Parent(Struct, frozen=True):
     """The task of another run that asked for this run; `depth` counts the ancestors."""
 
     run: str
     task: str
     depth: int
-
-
-class Voice(Struct, frozen=True, omit_defaults=True):
-    """A specialist (or team, for child runs) that takes part in a step; `contract` is the sequence of its contract."""
-
-    specialist: str
-    contract: int = 0
 
 
 class Event(Struct, tag_field="type", frozen=True, kw_only=True):
@@ -149,18 +87,40 @@ class RunOpened(Event, tag="run_opened", frozen=True, kw_only=True):
 
 
 class PlanCommitted(Event, tag="plan_committed", frozen=True, kw_only=True):
-    """The steps of the run, before anything is dispatched. `returns` maps result fields to expressions."""
+    """The steps of the run, before anything is dispatched. `returns` maps result fields to expressions; `budget` is
+    that of the whole run; the run ends `deadline_ms` after this (0: never). `breaker` failures of a specialist in a row
+    open its breaker, an outcome that comes more than `repeats` times is a loop (0: never)."""
 
     v: Literal[1] = 1
     steps: tuple[PlanStep, ...]
     returns: dict[str, str]
     result: dict[str, Any]
     parallel: int
+    budget: Limits = Limits()
+    deadline_ms: int = 0
+    breaker: int = 0
+    repeats: int = 0
+    on_loop: Literal["stop", "ask"] = "stop"
+
+
+class PlanRevised(Event, tag="plan_revised", frozen=True, kw_only=True):
+    """Steps were added to the plan: `instead_of` a step that failed, which is missed no longer (what needs it needs
+    them too), or because a specialist is woken by a fact. `number` counts the revisions."""
+
+    v: Literal[1] = 1
+    number: int
+    steps: tuple[PlanStep, ...]
+    reason: str
+    instead_of: str = ""
 
 
 class GateOpened(Event, tag="gate_opened", frozen=True, kw_only=True):
-    """A step waits for a person, for `delay_ms` at most. `action` is what it will do, exactly; `digest` is over log,
-    run, step and action, and an answer must cite it. The gate is named after its step."""
+    """The run waits for a person, for `delay_ms` at most. `action` is what will be done, exactly; `digest` is over log,
+    run, gate, action and voices, and an answer must cite it.
+
+    The gate is named after its step, or `<task>.<attempt>` for what a specialist asks (`task`), or `loop.<n>`. With a
+    `schema` it asks for a value. `who` may answer (none: anybody). `voices` will do what is approved.
+    """
 
     v: Literal[1] = 1
     gate: str
@@ -168,10 +128,15 @@ class GateOpened(Event, tag="gate_opened", frozen=True, kw_only=True):
     action: Any
     digest: str
     delay_ms: int
+    task: str = ""
+    schema: dict[str, Any] | None = None
+    who: tuple[str, ...] = ()
+    voices: tuple[Voice, ...] = ()
 
 
 class GateAnswered(Event, tag="gate_answered", frozen=True, kw_only=True):
-    """A person approved or denied the action; `in_advance` when the publisher did with the goal."""
+    """A person approved or denied the action, or gave the `value` that was asked for; `in_advance` when the publisher
+    did with the goal."""
 
     v: Literal[1] = 1
     gate: str
@@ -179,6 +144,7 @@ class GateAnswered(Event, tag="gate_answered", frozen=True, kw_only=True):
     approved: bool
     in_advance: bool = False
     reason: str = ""
+    value: Any = None
 
 
 class CapabilityAwaited(Event, tag="capability_awaited", frozen=True, kw_only=True):
@@ -191,7 +157,8 @@ class CapabilityAwaited(Event, tag="capability_awaited", frozen=True, kw_only=Tr
 
 
 class StepExpanded(Event, tag="step_expanded", frozen=True, kw_only=True):
-    """A step became tasks: `items` items, `per_task` of them a task, each group of items once per voice.
+    """A step became tasks: `items` items, `per_task` of them a task, each group of items once per voice; without a
+    voice its facts come from an expression or a person. `fallback` names who takes over, in this order.
 
     Task ids: the step's id when there is one task, else `<step>-<group * len(voices) + voice>`.
     """
@@ -201,6 +168,7 @@ class StepExpanded(Event, tag="step_expanded", frozen=True, kw_only=True):
     items: int
     per_task: int
     voices: tuple[Voice, ...]
+    fallback: tuple[str, ...] = ()
 
 
 class StepSkipped(Event, tag="step_skipped", frozen=True, kw_only=True):
@@ -213,6 +181,7 @@ class TaskDispatched(Event, tag="task_dispatched", frozen=True, kw_only=True):
     """An attempt of a task was given to a specialist, or, with `child`, to a run of its own.
 
     `read_version` is the version of the run whose facts the task sees. The attempt ends after `wait_ms + work_ms`.
+    `reserve` is set aside for it in the budget of the run.
     """
 
     v: Literal[1] = 1
@@ -224,6 +193,7 @@ class TaskDispatched(Event, tag="task_dispatched", frozen=True, kw_only=True):
     wait_ms: int
     work_ms: int
     child: str = ""
+    reserve: Limits = Limits()
 
 
 class TaskStarted(Event, tag="task_started", frozen=True, kw_only=True):
@@ -236,8 +206,10 @@ class TaskStarted(Event, tag="task_started", frozen=True, kw_only=True):
 
 
 class AttemptFailed(Event, tag="attempt_failed", frozen=True, kw_only=True):
-    """An attempt ended without a result and the task goes on with another one. `lost` tells whether it counts against
-    the attempts of the task: one that was never started does not."""
+    """An attempt ended without a result and the task goes on. `lost` tells whether it counts against the attempts of
+    the task: one that was never started, that asked a person or was handed on does not. `to` gets the task next, with
+    attempts of its own, by the contract at `contract`. `outcome` is a digest of who did what with which result, where
+    it could repeat."""
 
     v: Literal[1] = 1
     task: str
@@ -247,6 +219,85 @@ class AttemptFailed(Event, tag="attempt_failed", frozen=True, kw_only=True):
     lost: bool = True
     execution: str = ""
     usage: Usage = Usage()
+    to: str = ""
+    contract: int = 0
+    outcome: str = ""
+
+
+class AttemptStale(Event, tag="attempt_stale", frozen=True, kw_only=True):
+    """An attempt ended with a result that rests on facts of which there are newer versions (`keys`); the task is given
+    out again."""
+
+    v: Literal[1] = 1
+    task: str
+    attempt: int
+    keys: tuple[str, ...]
+    execution: str = ""
+    usage: Usage = Usage()
+
+
+class TaskDelayed(Event, tag="task_delayed", frozen=True, kw_only=True):
+    """A task goes on after `delay_ms`; 0: as soon as there is room in `parallel` and in the budget."""
+
+    v: Literal[1] = 1
+    task: str
+    delay_ms: int
+    reason: str = ""
+
+
+class TaskDropped(Event, tag="task_dropped", frozen=True, kw_only=True):
+    """What a task would say is not needed any more."""
+
+    v: Literal[1] = 1
+    task: str
+    reason: str
+
+
+class BreakerOpened(Event, tag="breaker_opened", frozen=True, kw_only=True):
+    """A specialist failed `failures` times in a row, last with `code`: this run gives it nothing more."""
+
+    v: Literal[1] = 1
+    specialist: str
+    failures: int
+    code: str
+
+
+class ToolFailed(Event, tag="tool_failed", frozen=True, kw_only=True):
+    """A tool that a specialist called has failed; `input` is the digest of its arguments, `outcome` one of all that
+    must be equal to be called a repetition."""
+
+    v: Literal[1] = 1
+    task: str
+    attempt: int
+    specialist: str
+    tool: str
+    input: str
+    code: StopCode
+    outcome: str
+    message: str = ""
+
+
+class LoopFound(Event, tag="loop_found", frozen=True, kw_only=True):
+    """The same came `times` times: `what` names who did what with which result."""
+
+    v: Literal[1] = 1
+    outcome: str
+    times: int
+    task: str
+    what: str
+
+
+class ConflictFound(Event, tag="conflict_found", frozen=True, kw_only=True):
+    """The claims for a key differ, and the policy of the step has a specialist reconcile them, in a task of its own
+    that sees just these values. `index` is that of the item of the key."""
+
+    v: Literal[1] = 1
+    step: str
+    key: str
+    index: int
+    task: str
+    specialist: str
+    contract: int
 
 
 class TaskEnded(Event, tag="task_ended", frozen=True, kw_only=True):
@@ -264,6 +315,7 @@ class TaskEnded(Event, tag="task_ended", frozen=True, kw_only=True):
     silences: tuple[Silence, ...] = ()
     size: int = 0
     usage: Usage = Usage()
+    outcome: str = ""
 
 
 class Loser(Struct, frozen=True, omit_defaults=True):
@@ -285,8 +337,9 @@ class Declined(Struct, frozen=True, omit_defaults=True):
 
 
 class FactCommitted(Event, tag="fact_committed", frozen=True, kw_only=True):
-    """A value under a key. `task` and `by` name the claim that won; the others are the losers; `declined` are the
-    voices that claimed nothing."""
+    """A value under a key. `task` and `by` name the claim that won, both empty where the value was made of several or
+    of facts; the others are the losers; `declined` are the voices that claimed nothing. `stale` are the keys of newer
+    facts that the claim does not know of; `replaces` is the version of the fact that this one takes the place of."""
 
     v: Literal[1] = 1
     step: str
@@ -297,6 +350,9 @@ class FactCommitted(Event, tag="fact_committed", frozen=True, kw_only=True):
     policy: str
     losers: tuple[Loser, ...] = ()
     declined: tuple[Declined, ...] = ()
+    policy_version: int = 1
+    stale: tuple[str, ...] = ()
+    replaces: int = 0
 
 
 class FactMissing(Event, tag="fact_missing", frozen=True, kw_only=True):
@@ -320,6 +376,7 @@ class InputLate(Event, tag="input_late", frozen=True, kw_only=True):
     task: str = ""
     execution: str = ""
     usage: Usage = Usage()
+    attempt: int = 0
 
 
 class InputRejected(Event, tag="input_rejected", frozen=True, kw_only=True):
@@ -358,6 +415,7 @@ class RunEnded(Event, tag="run_ended", frozen=True, kw_only=True):
 EventUnion = (
     RunOpened
     | PlanCommitted
+    | PlanRevised
     | GateOpened
     | GateAnswered
     | CapabilityAwaited
@@ -366,7 +424,14 @@ EventUnion = (
     | TaskDispatched
     | TaskStarted
     | AttemptFailed
+    | AttemptStale
+    | TaskDelayed
+    | TaskDropped
     | TaskEnded
+    | BreakerOpened
+    | ToolFailed
+    | LoopFound
+    | ConflictFound
     | FactCommitted
     | FactMissing
     | InputLate

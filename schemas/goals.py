@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from schemas.codec import MESSAGE_DEPTH, too_deep, unstorable
 from schemas.subjects import TOKEN_PATTERN
+from schemas.usage import COUNT_LIMIT, Limits
 
 Token = Annotated[str, Field(pattern=rf"^{TOKEN_PATTERN}$")]
 """A name that can stand in a subject."""
@@ -31,15 +32,29 @@ class ParentTask(Artefact):
     depth: int = Field(ge=1)
 
 
+class Budget(Artefact):
+    """What may be used at most: tokens (in and out), calls of tools, millionths of a US dollar. None: no limit."""
+
+    tokens: int | None = Field(default=None, ge=0, le=COUNT_LIMIT)
+    tool_calls: int | None = Field(default=None, ge=0, le=COUNT_LIMIT)
+    micro_usd: int | None = Field(default=None, ge=0, le=COUNT_LIMIT)
+
+    def limits(self) -> Limits:
+        return Limits(self.tokens, self.tool_calls, self.micro_usd)
+
+
 class Goal(Artefact):
     """A request to a team: `input` must satisfy the input schema of the team's playbook. With `approve` the
-    publisher approves in advance what the run would ask for. `parent` is set only by the supervisor, for child runs."""
+    publisher approves in advance what the run would ask approval for. `budget` and `deadline_s` hold for the whole run,
+    where they are less than what the playbook says. `parent` is set only by the supervisor, for child runs."""
 
     type: Literal["goal"] = "goal"
     v: Literal[1] = 1
     team: Token
     input: dict[str, Any] = {}
     approve: bool = False
+    budget: Budget = Budget()
+    deadline_s: float | None = Field(default=None, gt=0, le=366 * 86_400)
     parent: ParentTask | None = None
 
 

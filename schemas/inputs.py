@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from schemas.codec import MESSAGE_DEPTH, sha256, too_deep
-from schemas.events import Claim, Count, Silence, StopCode, Usage
+from schemas.events import Claim, Silence, StopCode
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
+from schemas.usage import Count, Usage
 
 
 class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -51,8 +52,18 @@ class ToolCalled(Observed, tag="tool_called", frozen=True, kw_only=True, forbid_
     duration_ms: int = 0
 
 
+class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a specialist asks people: a value that satisfies `schema`, or without one their approval of `action`."""
+
+    ask: str
+    schema: dict[str, Any] | None = None
+    action: Any = None
+    expires_ms: Count = 7 * 86_400_000
+
+
 class Ended(Observed, tag="ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The end of an execution: claims and silences, or a `code` that says why there are none."""
+    """The end of an execution: claims and silences, or a `code` that says why there are none. NEEDS_INPUT comes with a
+    `question`, HANDED_OFF with the specialist or capability that should have the task (`to`)."""
 
     v: Literal[1] = 1
     usage: Usage
@@ -60,6 +71,8 @@ class Ended(Observed, tag="ended", frozen=True, kw_only=True, forbid_unknown_fie
     message: str = ""
     claims: tuple[Claim, ...] = ()
     silences: tuple[Silence, ...] = ()
+    question: Question | None = None
+    to: str = ""
 
 
 class Cancel(Struct, tag_field="type", tag="cancel", frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -84,6 +97,15 @@ class Deny(Struct, tag_field="type", tag="deny", frozen=True, kw_only=True, forb
     gate: str
     digest: str
     reason: str = ""
+
+
+class Answer(Struct, tag_field="type", tag="answer", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A person answers the question of an open gate; `digest` says which question that is."""
+
+    v: Literal[1] = 1
+    gate: str
+    digest: str
+    value: Any
 
 
 class TimerDue(Struct, tag_field="type", tag="timer_due", frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -126,7 +148,7 @@ class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_
 
 
 Observation = Started | Progress | ToolCalled | Ended
-Signal = Cancel | Approve | Deny
+Signal = Cancel | Approve | Deny | Answer
 Wake = TimerDue | CapabilityCame | ChildEnded | ParentEnded
 
 
@@ -152,7 +174,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
 }
 _TYPES: dict[str, dict[str, int]] = {
     "obs": {"started": 1, "progress": 1, "tool_called": 1, "ended": 1},
-    "signal": {"cancel": 1, "approve": 1, "deny": 1},
+    "signal": {"cancel": 1, "approve": 1, "deny": 1, "answer": 1},
     "wake": {"timer_due": 1, "capability_came": 1, "child_ended": 1, "parent_ended": 1},
 }
 _PATH = re.compile(r"`(\$[^`]*)`$")

@@ -34,6 +34,19 @@ def is_key(text: str) -> bool:
     return text.count(".") < KEY_SEGMENTS and _KEY.fullmatch(text) is not None
 
 
+def key_matches(pattern: str, key: str) -> bool:
+    """Whether `key` is `pattern`, or lies below `prefix` where the pattern is `prefix.*`."""
+    return key == pattern or (pattern.endswith(".*") and key.startswith(pattern[:-1]))
+
+
+def check_patterns(patterns: list[str]) -> list[str]:
+    """`patterns` themselves when each is a key or `prefix.*`. Raises BadName."""
+    for pattern in patterns:
+        if not is_key(pattern.removesuffix(".*")):
+            raise BadName(f"{pattern[:80]!r} is neither a fact key nor `prefix.*`")
+    return patterns
+
+
 def token(text: str, what: str = "name") -> str:
     """`text` itself when it is a token; BadName with the allowed form otherwise."""
     if not is_token(text):

@@ -3,10 +3,12 @@
 Pure. Derived from the stored state of a run, so the same task always has the same bytes.
 """
 
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
+
+from schemas.usage import Limits
 
 
 class Item(Struct, frozen=True):
@@ -23,8 +25,23 @@ class ReadFact(Struct, frozen=True):
     version: int
 
 
+class Answered(Struct, frozen=True):
+    """What a person said to what this task asked: `digest` is that of the action, `value` what a question asked for."""
+
+    ask: str
+    action: Any
+    digest: str
+    by: str
+    value: Any = None
+
+
 class Task(Struct, frozen=True, kw_only=True):
-    """One attempt of a task. `span` is a derived span id, 16 hex digits; durations are milliseconds."""
+    """One attempt of a task. `span` is a derived span id, 16 hex digits; durations are milliseconds.
+
+    kind: `work`; `bid`: say for the one item what the work would cost and how sure the specialist is (schemas.bids);
+      `reconcile`: the input of the one item is `{key, values}`, the different values that were claimed.
+    budget: what the attempt may use at most. answers: what people said to what earlier attempts asked.
+    """
 
     log: str
     run: str
@@ -38,6 +55,9 @@ class Task(Struct, frozen=True, kw_only=True):
     wait_ms: int
     work_ms: int
     span: str
+    kind: Literal["work", "bid", "reconcile"] = "work"
+    budget: Limits = Limits()
+    answers: tuple[Answered, ...] = ()
 
 
 class BadTask(ValueError):

@@ -22,10 +22,11 @@ from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import digest, sha256
-from schemas.events import StopCode, Usage
+from schemas.events import StopCode
 from schemas.inputs import Observation, Progress, ToolCalled
 from schemas.spans import Span
 from schemas.tasks import Item, ReadFact, Task
+from schemas.usage import Usage
 from specialists.spans import tool_span
 from specialists.specialist import Facts, Specialist, Stop, Tool, bounded, describe
 

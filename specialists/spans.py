@@ -5,9 +5,9 @@ once it is booked, on the supervisor's span of the attempt.
 """
 
 from schemas import spans as s
-from schemas.events import Usage
 from schemas.spans import Attributes, Place, Span
 from schemas.tasks import Task
+from schemas.usage import Usage
 
 
 def execution_span(task: Task, execution: str, delivery: int, version: int) -> Span:

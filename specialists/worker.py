@@ -20,10 +20,10 @@ from blackboard.log import Append, LogError, LogUnavailable, TooLarge
 from blackboard.queue import ACK_WAIT_S, Delivery, QueueGone, QueueUnavailable, TaskKey
 from schemas.codec import encode
 from schemas.contracts import EXECUTIONS_LIMIT, Contract
-from schemas.events import Usage
 from schemas.inputs import Ended, Observation, Progress, Started
 from schemas.spans import Attributes, Span
 from schemas.tasks import BadTask, Task, decode_task
+from schemas.usage import Usage
 from specialists.context import WorkContext
 from specialists.execution import Execution
 from specialists.signature import BadSpecialist

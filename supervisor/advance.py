@@ -11,6 +11,7 @@ from schemas.codec import MESSAGE_LIMIT, VALUE_LIMIT, encode
 from schemas.expressions import BadExpression, produce, truth
 from schemas.goals import GOAL_LIMIT
 from schemas.playbooks import TASKS_LIMIT
+from schemas.steps import PlanStep, Voice
 from schemas.validation import violation
 from supervisor.attempts import dispatch
 from supervisor.documents import Work, document
@@ -41,14 +42,14 @@ def advance(draft: Draft) -> None:
         draft.end("FAILED", "STUCK", "no task is in flight and no timer is set")
 
 
-def _ready(draft: Draft, step: e.PlanStep) -> bool:
+def _ready(draft: Draft, step: PlanStep) -> bool:
     """Whether the step can begin now; one that asks a person waits for the answer and for nothing else."""
     steps = draft.state.steps
     begun = steps[step.id].over or steps[step.id].items >= 0
     return not begun and step.id not in draft.state.open_gates and all(steps[need].over for need in step.needs)
 
 
-def _expand(draft: Draft, step: e.PlanStep) -> None:
+def _expand(draft: Draft, step: PlanStep) -> None:
     """A step whose needs are decided becomes tasks, is skipped, or waits for somebody who offers what it asks for."""
     work = draft.work(step)
     if step.when and not truth(work.holds()):
@@ -82,7 +83,7 @@ def _expand(draft: Draft, step: e.PlanStep) -> None:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
 
 
-def _too_large(draft: Draft, step: e.PlanStep, work: Work) -> int:
+def _too_large(draft: Draft, step: PlanStep, work: Work) -> int:
     """The bytes of the first task message that is over its limit, else 0. Raises BadExpression: what cannot be
     evaluated must show now, and not when the task is put into the queue."""
     limit = (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE
@@ -104,7 +105,7 @@ def _dispatch_planned(draft: Draft) -> None:
                 return
             name = task_id(step.id, state, index)
             task = draft.state.tasks[name]
-            dispatch(draft, name, e.Voice(task.specialist, task.contract))
+            dispatch(draft, name, Voice(task.specialist, task.contract))
 
 
 def _finish(draft: Draft) -> None:

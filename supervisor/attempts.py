@@ -5,12 +5,14 @@ Pure.
 
 from schemas import events as e
 from schemas.codec import encode
+from schemas.steps import Voice
+from schemas.usage import Usage
 from supervisor.draft import Draft
 from supervisor.policy import DEPTH_LIMIT, allowance, child_run, tried_again
 from supervisor.settle import settle
 
 
-def dispatch(draft: Draft, name: str, voice: e.Voice) -> None:
+def dispatch(draft: Draft, name: str, voice: Voice) -> None:
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
@@ -40,7 +42,7 @@ def succeeded(
     execution: str,
     claims: tuple[e.Claim, ...],
     silences: tuple[e.Silence, ...],
-    usage: e.Usage,
+    usage: Usage,
     lacking: str = "",
 ) -> None:
     """An attempt ended with a result; `lacking` is what a child run did without."""
@@ -61,12 +63,12 @@ def succeeded(
 
 
 def failed(
-    draft: Draft, name: str, code: e.StopCode, message: str, execution: str = "", usage: e.Usage | None = None
+    draft: Draft, name: str, code: e.StopCode, message: str, execution: str = "", usage: Usage | None = None
 ) -> None:
     """An attempt ended with a code: the task is tried again, or ends with it."""
-    task, used = draft.state.tasks[name], usage or e.Usage()
+    task, used = draft.state.tasks[name], usage or Usage()
     step = draft.state.step(task.step)
-    voice = e.Voice(task.specialist, task.contract)
+    voice = Voice(task.specialist, task.contract)
     attempts = allowance(step, draft.state.steps[task.step], task, voice, draft.view).attempts
     if tried_again(code, task, attempts):
         draft.emit(

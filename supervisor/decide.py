@@ -31,7 +31,8 @@ from schemas.inputs import (
     Unreadable,
     Wake,
 )
-from schemas.playbooks import Playbook, plan_steps
+from schemas.plans import plan_steps
+from schemas.playbooks import Playbook
 from schemas.validation import violation
 from supervisor import gates
 from supervisor.advance import advance
@@ -39,9 +40,9 @@ from supervisor.attempts import dispatch, failed, succeeded
 from supervisor.draft import Draft
 from supervisor.policy import WAITS_LIMIT, awaited, child_code, oversized, substitute, voices
 
-RULES = 1
+RULES = 2
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
-KNOWN_RULES = frozenset({1})
+KNOWN_RULES = frozenset({2})
 """The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
 among them: keep what they did under its version, or give it up here, in the open."""
 SUPERVISOR = "_supervisor"

@@ -7,8 +7,8 @@ not change, so its items, keys and inputs can be derived again, at any later tim
 from typing import Any
 
 from projections.canonical import Fact, State, StepState, group_span
-from schemas.events import PlanStep
 from schemas.expressions import BadExpression, evaluate, fill, produce
+from schemas.steps import PlanStep
 from schemas.subjects import is_key
 from schemas.tasks import Item, ReadFact, Task
 

@@ -11,6 +11,8 @@ from projections.evolve import evolve
 from schemas import events as e
 from schemas.catalogue import View
 from schemas.inputs import Input
+from schemas.steps import PlanStep
+from schemas.usage import Usage
 from supervisor.documents import Work
 
 Draftable = type[e.Event]
@@ -32,16 +34,16 @@ class Draft:
         self.events.append(event)
         self.state = evolve(self.state, event)
 
-    def work(self, step: e.PlanStep) -> Work:
+    def work(self, step: PlanStep) -> Work:
         """The work of a step whose needs are decided; from then on it does not change. Raises BadExpression."""
         if step.id not in self._works:
             self._works[step.id] = Work(self.state, step)
         return self._works[step.id]
 
-    def late(self, author: str, reason: str, task: str = "", execution: str = "", usage: e.Usage | None = None) -> None:
+    def late(self, author: str, reason: str, task: str = "", execution: str = "", usage: Usage | None = None) -> None:
         """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted."""
         if self._counts(author):
-            used = usage or e.Usage()
+            used = usage or Usage()
             self.emit(e.InputLate, author=author, reason=reason, task=task, execution=execution, usage=used)
 
     def rejected(self, author: str, subject: str, reason: str) -> None:

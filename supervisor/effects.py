@@ -12,9 +12,9 @@ from blackboard.queue import Entry, TaskKey
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
-from schemas.events import Usage
 from schemas.goals import Goal, ParentTask
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
+from schemas.usage import Usage
 from supervisor.documents import Work, task_message
 from supervisor.policy import span_id, voices
 

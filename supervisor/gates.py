@@ -11,11 +11,12 @@ from schemas import events as e
 from schemas.codec import VALUE_LIMIT, digest, encode
 from schemas.expressions import BadExpression
 from schemas.inputs import Approve, Deny
+from schemas.steps import GatePlan, PlanStep
 from supervisor.documents import Work
 from supervisor.draft import Draft
 
 
-def passes(draft: Draft, step: e.PlanStep, work: Work) -> bool:
+def passes(draft: Draft, step: PlanStep, work: Work) -> bool:
     """Whether the step may begin. Opens its gate when it has one that was not opened yet.
 
     Raises BadExpression where the action cannot be derived, or is too large to be shown.
@@ -35,7 +36,7 @@ def passes(draft: Draft, step: e.PlanStep, work: Work) -> bool:
     return gate.approved
 
 
-def _open(draft: Draft, name: str, plan: e.GatePlan, action: list[dict[str, Any]], cited: str) -> Gate:
+def _open(draft: Draft, name: str, plan: GatePlan, action: list[dict[str, Any]], cited: str) -> Gate:
     if (size := len(encode(action))) > VALUE_LIMIT:
         raise BadExpression(f"the action of step {name!r} has {size} bytes, too large to be shown to a person")
     draft.emit(e.GateOpened, gate=name, ask=plan.ask, action=action, digest=cited, delay_ms=plan.expires_ms)

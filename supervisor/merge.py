@@ -10,8 +10,9 @@ from typing import Any
 from msgspec import Struct
 
 from schemas.codec import canonical
-from schemas.events import Loser, Merge
+from schemas.events import Loser
 from schemas.expressions import evaluate, truth
+from schemas.steps import Merge
 from schemas.subjects import is_token
 
 

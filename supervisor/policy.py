@@ -12,7 +12,8 @@ from projections.canonical import State, StepState, TaskState
 from schemas.catalogue import View
 from schemas.codec import STATE_LIMIT, encode
 from schemas.contracts import RETRIED
-from schemas.events import PlanStep, StopCode, Voice
+from schemas.events import StopCode
+from schemas.steps import PlanStep, Voice
 
 WAITS_LIMIT = 3
 """Attempts in a row that nobody started before the task ends."""

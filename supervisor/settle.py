@@ -6,6 +6,7 @@ Pure. The policy of the step decides (`merge`); what did not win stays with the 
 from projections.canonical import TaskState, group_span, group_tasks
 from schemas import events as e
 from schemas.expressions import BadExpression, truth
+from schemas.steps import PlanStep
 from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.merge import Candidate, merge
@@ -24,7 +25,7 @@ def settle(draft: Draft, task: TaskState) -> None:
             _settle_key(draft, step, work, names, index)
 
 
-def _settle_key(draft: Draft, step: e.PlanStep, work: Work, names: list[str], index: int) -> None:
+def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], index: int) -> None:
     key = work.key(index)
     if key in draft.state.facts or key in draft.state.missing:
         raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")

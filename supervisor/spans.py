@@ -12,6 +12,7 @@ from schemas import events as e
 from schemas import spans as s
 from schemas.inputs import Ended, Input, Started
 from schemas.spans import Attributes, Place, Span
+from schemas.usage import Usage
 from supervisor.policy import child_run, span_id
 
 ABANDONED = "ABANDONED"
@@ -30,12 +31,12 @@ class RunSpans:
         self._opened: e.RunOpened | None = None
         self._dispatched: dict[str, e.TaskDispatched] = {}
         self._gates: dict[str, e.GateOpened] = {}
-        self._usage = e.Usage()
+        self._usage = Usage()
 
     def add(self, event: e.Event) -> Iterator[Span]:
         """The spans that end with the next event of the run."""
         self.version += 1
-        self._usage += getattr(event, "usage", e.Usage())
+        self._usage += getattr(event, "usage", Usage())
         match event:
             case e.RunOpened():
                 self._opened = event
@@ -47,7 +48,7 @@ class RunSpans:
                 self._gates[gate] = event
             case e.GateAnswered(gate=gate) if gate in self._gates:
                 yield self._gate(self._gates.pop(gate), event)
-            case e.InputLate() if event.execution or event.usage != e.Usage():
+            case e.InputLate() if event.execution or event.usage != Usage():
                 yield self._late(event)
             case e.RunEnded():
                 self.ended = True
@@ -157,7 +158,7 @@ def input_kind(cause: Input) -> str:
     return str(config.tag) if config and config.tag else cause.address.family
 
 
-def _used(usage: e.Usage) -> Attributes:
+def _used(usage: Usage) -> Attributes:
     return {
         s.INPUT_TOKENS: usage.input_tokens,
         s.OUTPUT_TOKENS: usage.output_tokens,

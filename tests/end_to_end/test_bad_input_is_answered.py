@@ -17,6 +17,7 @@ from schemas import events as e
 from schemas.contracts import Contract
 from schemas.inputs import Ended
 from schemas.playbooks import Playbook, Step
+from schemas.usage import Usage
 from tests.end_to_end import teams
 from tests.end_to_end.support import (
     Program,
@@ -369,7 +370,7 @@ async def test_an_end_that_may_not_count_is_recorded_in_the_run(
             await guessing(run)
             if by_client:
                 claims = tuple(e.Claim(claim["key"], claim["value"]) for claim in end["claims"])
-                body = Ended(task=end["task"], attempt=end["attempt"], execution="e1", usage=e.Usage(), claims=claims)
+                body = Ended(task=end["task"], attempt=end["attempt"], execution="e1", usage=Usage(), claims=claims)
                 sent[run] = await Client(shared, author).observe(run, body)
             else:
                 data = json.dumps(end).encode()

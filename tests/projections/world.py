@@ -13,11 +13,12 @@ from blackboard.queue import QueueGone
 from projections.history import Folded
 from projections.live import follow
 from schemas.contracts import Contract
-from schemas.events import Claim, Silence, Usage
+from schemas.events import Claim, Silence
 from schemas.inputs import Ended
 from schemas.playbooks import Playbook
 from schemas.subjects import Subjects
 from schemas.tasks import decode_task
+from schemas.usage import Usage
 from supervisor.service import Supervisor
 
 Answer = Callable[[str, dict[str, Any]], Any]

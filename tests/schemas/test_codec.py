@@ -26,6 +26,7 @@ from schemas.codec import (
     too_deep,
     unstorable,
 )
+from schemas.usage import Usage
 
 CAUSE = e.Cause(7, "ab" * 32)
 ENDED = e.RunEnded(at=5, cause=CAUSE, end="DONE", result={"x": 1})
@@ -142,7 +143,7 @@ def test_event_that_is_not_known_is_named(stored: bytes, says: str) -> None:
 def test_first_version_of_task_ended_is_lifted() -> None:
     first = {"type": "task_ended", "v": 1, "at": 1, "cause": {"seq": 7, "sha256": "ab" * 32}}
     lifted = decode_event(json.dumps(first | {"task": "a", "attempt": 2, "specialist": "w", "tokens": 12}).encode())
-    assert lifted == e.TaskEnded(at=1, cause=CAUSE, task="a", attempt=2, specialist="w", usage=e.Usage(12))
+    assert lifted == e.TaskEnded(at=1, cause=CAUSE, task="a", attempt=2, specialist="w", usage=Usage(12))
 
 
 @pytest.mark.parametrize(

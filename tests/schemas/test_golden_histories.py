@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from projections.history import BrokenHistory, Folded, decoded, fold, outcome_digest, state_digest, unwritten
-from schemas import events as e
 from schemas.codec import UnknownEvent, decode_facts
+from schemas.usage import Usage
 
 HISTORIES = sorted(path.parent for path in (Path(__file__).parents[1] / "histories").glob("*/run.facts"))
 
@@ -47,7 +47,7 @@ def test_first_version_counted_tokens_as_one_number() -> None:
     folder = HISTORIES[0]
     assert b'"tokens":7' in (folder / "run.facts").read_bytes()
     state = rebuilt(stored(folder)).state
-    assert (state.end, state.usage) == ("DEGRADED", e.Usage(input_tokens=26))
+    assert (state.end, state.usage) == ("DEGRADED", Usage(input_tokens=26))
     assert all(b'"v":2' not in data for _, data in stored(folder))
 
 

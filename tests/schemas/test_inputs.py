@@ -7,9 +7,10 @@ import pytest
 
 from schemas import inputs as i
 from schemas.codec import encode, sha256
-from schemas.events import Claim, Usage
+from schemas.events import Claim
 from schemas.goals import GOAL_LIMIT, Goal
 from schemas.subjects import Address
+from schemas.usage import Usage
 
 ENDED = b'{"type":"ended","task":"a","attempt":1,"execution":"x","usage":{}'
 

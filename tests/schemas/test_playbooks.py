@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from schemas.events import Merge
-from schemas.playbooks import STEP_NAME_LIMIT, Playbook, plan_steps, read_playbook
+from schemas.plans import plan_steps
+from schemas.playbooks import STEP_NAME_LIMIT, Playbook, read_playbook
+from schemas.steps import Merge
 
 STEP: dict[str, Any] = {"id": "a", "capability": "work"}
 
@@ -28,8 +29,8 @@ def sound(*steps: dict[str, Any], **fields: Any) -> Playbook:
         ({"id": "a" * (STEP_NAME_LIMIT + 1)}, "steps.0.id: is not allowed (string_too_long)"),
         ({"needs": ["b"]}, "steps: step 'a' needs 'b', which is no step"),
         ({"needs": ["a"]}, "steps: steps need each other in a circle: a -> a"),
-        ({"capability": ""}, "steps.0: step 'a' needs either a capability or a team"),
-        ({"team": "u"}, "steps.0: step 'a' needs either a capability or a team"),
+        ({"capability": ""}, "steps.0: step 'a' needs one of capability, team, value and question"),
+        ({"team": "u"}, "steps.0: step 'a' needs one of capability, team, value and question"),
         ({"wait_s": 0}, "steps.0.wait_s: is not allowed (greater_than)"),
         ({"wait_s": -5}, "steps.0.wait_s: is not allowed (greater_than)"),
         ({"deadline_s": -1}, "steps.0.deadline_s: is not allowed (greater_than)"),
@@ -46,9 +47,9 @@ def sound(*steps: dict[str, Any], **fields: Any) -> Playbook:
         ({"accept": "value >"}, "steps.0.accept: 'value >' is not a JMESPath expression"),
         ({"input": {"x": "`"}}, "steps.0.input: '`' is not a JMESPath expression"),
         ({"fact": "v.{item..}"}, "steps.0.fact: 'item..' is not a JMESPath expression"),
-        ({"merge": {"policy": "vote"}}, "steps.0.merge.policy: is not allowed (literal_error)"),
-        ({"merge": {"policy": "priority"}}, "steps.0.merge: order: `priority` needs one, `only` has none"),
-        ({"merge": {"order": ["w"]}}, "steps.0.merge: order: `priority` needs one, `only` has none"),
+        ({"merge": {"policy": "a vote"}}, "steps.0.merge.policy: is not allowed (string_pattern_mismatch)"),
+        ({"merge": {"policy": "priority"}}, "steps.0.merge: order: `priority` needs one, the other policies have none"),
+        ({"merge": {"order": ["w"]}}, "steps.0.merge: order: `priority` needs one, the other policies have none"),
         (
             {"merge": {"policy": "priority", "order": ["by =="]}},
             "steps.0.merge.order: 'by ==' is not a JMESPath expression",

@@ -16,8 +16,8 @@ from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import VALUE_LIMIT, digest
 from schemas.contracts import read_contract
-from schemas.events import Usage
 from schemas.inputs import Progress, ToolCalled
+from schemas.usage import Usage
 from schemas.validation import violation
 from specialists.context import PROGRESS_LIMIT, LocalContext
 from specialists.signature import BadSpecialist

@@ -17,10 +17,11 @@ from blackboard.memory import MemoryBlobs, MemoryLog, MemoryQueue
 from blackboard.queue import Entry, TaskKey
 from schemas.codec import encode
 from schemas.contracts import EXECUTIONS_LIMIT
-from schemas.events import Claim, Silence, Usage
+from schemas.events import Claim, Silence
 from schemas.inputs import Ended, Observation, Progress, Started, ToolCalled, read_input
 from schemas.subjects import Subjects
 from schemas.tasks import Item, ReadFact, Task
+from schemas.usage import Usage
 from specialists.signature import BadSpecialist
 from specialists.specialist import Context, Specialist, Stop, specialist
 from specialists.worker import Begun, Finished, Offered, Timing, Worker, WorkerEvent

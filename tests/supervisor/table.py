@@ -14,10 +14,11 @@ from blackboard.queue import QueueGone
 from projections.history import Folded, fold, outcome_digest, unwritten
 from schemas import events as e
 from schemas.codec import decode_event, decode_facts
-from schemas.events import Claim, Usage
+from schemas.events import Claim
 from schemas.inputs import Ended, Started
 from schemas.subjects import Subjects
 from schemas.tasks import Item, Task, decode_task
+from schemas.usage import Usage
 from supervisor.replay import redecide
 from supervisor.service import Supervisor
 from tests.supervisor.scenario import Said

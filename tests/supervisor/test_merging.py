@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from projections.history import outcome_digest
-from schemas.events import Merge
 from schemas.expressions import BadExpression
+from schemas.steps import Merge
 from supervisor.merge import Candidate, merge
 from tests.supervisor.scenario import Said, Scenario, ended, event, failed, given, goal, offer, step, teach
 

@@ -127,7 +127,7 @@ def test_step_sees_only_the_facts_of_what_it_needs() -> None:
     steps = [
         step("a"),
         step("b"),
-        step("c", needs=["b"], input={"a": "facts.a", "b": "facts.b"}, reads=["*", "a", "b"]),
+        step("c", needs=["b"], input={"a": "facts.a", "b": "facts.b"}, reads=["a", "b"]),
     ]
     scenario = given(offer("w", "work"), teach(*steps), goal(), ended("a", {"a": 1}), ended("b", {"b": 2}))
     (task,) = scenario.tasks_in_flight()
