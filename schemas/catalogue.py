@@ -5,7 +5,8 @@ it saw the first time, however much was read since.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from schemas.contracts import Contract, read_contract
 from schemas.goals import Artefact
@@ -14,9 +15,11 @@ from schemas.subjects import Address
 
 
 class Catalogue:
-    """All versions of all artefacts that were added, in order of sequence."""
+    """All versions of all artefacts that were added, in order of sequence. `policies` are the merge policies that are
+    installed here beside the built-in ones, by name and version; they are code, so they do not stand on the log."""
 
-    def __init__(self) -> None:
+    def __init__(self, policies: Mapping[tuple[str, int], Any] | None = None) -> None:
+        self.policies = dict(policies or {})
         self._versions: dict[tuple[str, str], list[tuple[int, Artefact]]] = {}
         self._by_seq: dict[int, Artefact] = {}
 
@@ -81,6 +84,10 @@ class View:
             for name, in_force in found
             if in_force and capability in in_force[1].offers
         ]
+
+    def policy(self, name: str, version: int) -> Any | None:
+        """The installed merge policy; None where this process has none of that name and version."""
+        return self._catalogue.policies.get((name, version))
 
     def teams(self) -> list[Playbook]:
         found = (self.playbook(name) for name in self._catalogue.names("playbook"))

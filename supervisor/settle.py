@@ -30,9 +30,9 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
     if key in draft.state.facts or key in draft.state.missing:
         raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")
     candidates, declined = _voices_on(draft, work, names, key, index)
-    merged = merge(step.merge, candidates)
+    merged = merge(step.merge, candidates, draft.view)
     refusing = [voice for voice in declined if voice.code not in step.silent]
-    if merged.winner is None or (refusing and step.missing == "fail"):
+    if not merged.found or (refusing and step.missing == "fail"):
         voice = (refusing or declined or [e.Declined("", "", "LOW_CONFIDENCE", merged.reason)])[0]
         message = merged.reason if not declined else f"{voice.by}: {voice.message}"
         losers = merged.losers + (
@@ -54,10 +54,11 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
         e.FactCommitted,
         step=step.id,
         key=key,
-        value=merged.winner.value,
-        task=merged.winner.task,
-        by=merged.winner.by,
+        value=merged.value,
+        task=merged.winner.task if merged.winner else "",
+        by=merged.winner.by if merged.winner else "",
         policy=step.merge.policy,
+        policy_version=step.merge.version,
         losers=merged.losers,
         declined=declined,
     )

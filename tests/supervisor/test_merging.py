@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 
 from projections.history import outcome_digest
+from schemas.catalogue import Catalogue
 from schemas.expressions import BadExpression
 from schemas.steps import Merge
 from supervisor.merge import Candidate, merge
 from tests.supervisor.scenario import Said, Scenario, ended, event, failed, given, goal, offer, step, teach
 
 VOICES = ("u", "v", "w")
+VIEW = Catalogue().below(0)
 
 
 def quorum(*said: Said, **fields: Any) -> Scenario:
@@ -55,10 +57,10 @@ def test_priority_takes_the_first_entry_that_matches(claims: list[tuple[str, Any
     policy = Merge("priority", tuple(PRIORITY["order"]))
     candidates = [Candidate(f"a-{by}", by, value, confidence) for by, value, confidence in claims]
     for order in permutations(candidates):
-        merged = merge(policy, order)
+        merged = merge(policy, order, VIEW)
         assert merged.winner is not None
         assert merged.winner.by == winner
-        assert merged == merge(policy, candidates)
+        assert merged == merge(policy, candidates, VIEW)
 
 
 @pytest.mark.parametrize("policy", [Merge(), Merge("priority", ("v",))])
@@ -69,7 +71,7 @@ def test_merging_does_not_know_who_came_first(policy: Merge) -> None:
         Candidate("a-2", "w", 2),
         Candidate("a-3", "x", 3, refused="no"),
     ]
-    assert len({repr(merge(policy, order)) for order in permutations(candidates)}) == 1
+    assert len({repr(merge(policy, order, VIEW)) for order in permutations(candidates)}) == 1
 
 
 def test_priority_says_why_the_others_lost() -> None:
@@ -83,7 +85,7 @@ def test_priority_says_why_the_others_lost() -> None:
 
 def test_priority_that_cannot_be_evaluated_fails_the_run() -> None:
     with pytest.raises(BadExpression):
-        merge(Merge("priority", ("length(value) > `1`",)), [Candidate("a", "w", 5)])
+        merge(Merge("priority", ("length(value) > `1`",)), [Candidate("a", "w", 5)], VIEW)
     merged = {"policy": "priority", "order": ["length(value) > `1`"]}
     scenario = quorum(says("u", 5), says("v", 5), says("w", 5), merge=merged)
     assert (scenario.state.end, scenario.state.code) == ("FAILED", "INVALID_INPUT")
