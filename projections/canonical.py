@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from schemas import events as e
 from schemas.steps import PlanStep, Voice
-from schemas.usage import Usage
+from schemas.usage import Amount, Limits, Usage
 
 LATE_LIMIT = 100
 """Late or rejected inputs of one author that a run records before the author is muted."""
@@ -26,9 +26,23 @@ class Timer(Struct, frozen=True):
     armed: int
 
 
+class Reservation(Struct, frozen=True):
+    """What is set aside in the budget for one attempt, until its end says what it used."""
+
+    attempt: int
+    specialist: str
+    limits: Limits
+
+
 class TaskState(Struct, frozen=True, omit_defaults=True):
-    """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started.
-    `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`."""
+    """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started,
+    `hops` those after which it was handed on, `fallbacks` those after which another specialist took over, `stale` those
+    whose facts had changed. `tried` are the specialists who had it before.
+
+    `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`.
+    `open` are the reservations of attempts that have not said what they used. `ended` is the number of the event with
+    which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1.
+    """
 
     step: str
     group: int
@@ -38,6 +52,9 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     attempt: int = 0
     lost: int = 0
     waits: int = 0
+    hops: int = 0
+    fallbacks: int = 0
+    stale: int = 0
     tried: tuple[str, ...] = ()
     started: bool = False
     read_version: int = 0
@@ -45,6 +62,9 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     work_ms: int = 0
     child: str = ""
     executions: tuple[str, ...] = ()
+    open: tuple[Reservation, ...] = ()
+    ended: int = 0
+    index: int = -1
     code: e.StopCode | Literal[""] = ""
     message: str = ""
     claims: tuple[e.Claim, ...] = ()
@@ -53,17 +73,21 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
 
 class StepState(Struct, frozen=True, omit_defaults=True):
     """Counts, from which the step's status follows: `items` is -1 before the step was expanded; one item is one key.
-    `dispatched` and `ended` count tasks, `settled` keys."""
+    `dispatched` and `ended` count tasks, without those that reconcile, `settled` keys. `at` is the version of the run
+    that the step was expanded at; `fallback` names who takes over; `revised` says that other steps took its place."""
 
     items: int = -1
     per_task: int = 1
     voices: tuple[Voice, ...] = ()
+    fallback: tuple[str, ...] = ()
+    at: int = 0
     tasks: int = 0
     dispatched: int = 0
     ended: int = 0
     settled: int = 0
     awaiting: str = ""
     skipped: str = ""
+    revised: bool = False
 
     @property
     def status(self) -> Literal["waiting", "dispatched", "collected", "decided", "skipped"]:
@@ -81,12 +105,20 @@ class StepState(Struct, frozen=True, omit_defaults=True):
 
 
 class Gate(Struct, frozen=True, omit_defaults=True):
-    """A step that waits, or waited, for a person. `digest` is that of the exact action; `by` is empty while the gate is
-    open."""
+    """Something that waits, or waited, for a person: a step, or what a specialist asks while it works on `task`.
+    `digest` is that of the exact action; `by` is empty while the gate is open. With a `schema` a `value` is asked for.
+    `who` may answer (none: anybody), until `expires_ms` after the time `opened` of the run."""
 
     ask: str
     action: Any
     digest: str
+    opened: int = 0
+    expires_ms: int = 0
+    task: str = ""
+    schema: dict[str, Any] | None = None
+    who: tuple[str, ...] = ()
+    voices: tuple[Voice, ...] = ()
+    value: Any = None
     by: str = ""
     approved: bool = False
     in_advance: bool = False
@@ -96,8 +128,18 @@ class Gate(Struct, frozen=True, omit_defaults=True):
         return not self.by
 
 
+class Earlier(Struct, frozen=True, omit_defaults=True):
+    """A value that a fact had before; `version` as in the fact."""
+
+    value: Any
+    version: int
+    step: str
+    by: str
+
+
 class Fact(Struct, frozen=True, omit_defaults=True):
-    """`version` is the number of the event that committed it."""
+    """`version` is the number of the event that committed it. `previous` are the values that it took the place of, the
+    oldest first; `stale` the keys of newer facts that the claim did not know of."""
 
     value: Any
     version: int
@@ -107,10 +149,20 @@ class Fact(Struct, frozen=True, omit_defaults=True):
     policy: str
     losers: tuple[e.Loser, ...] = ()
     declined: tuple[e.Declined, ...] = ()
+    policy_version: int = 1
+    stale: tuple[str, ...] = ()
+    previous: tuple[Earlier, ...] = ()
+
+
+class Breaker(Struct, frozen=True):
+    """Failures of a specialist in a row; an open breaker lets nothing more through to it in this run."""
+
+    failures: int
+    open: bool = False
 
 
 class Missing(Struct, frozen=True, omit_defaults=True):
-    """A key that a step names and that has no value."""
+    """A key that a step names and that has no value; another step may have given it one since."""
 
     step: str
     code: str
@@ -121,7 +173,13 @@ class Missing(Struct, frozen=True, omit_defaults=True):
 
 class State(Struct, frozen=True, omit_defaults=True):
     """One run. `version` counts its events; `goal` is the digest of the goal's bytes, empty in a run without one;
-    `claimed` counts the bytes that tasks ended with; `end` is empty while the run goes on."""
+    `claimed` counts the bytes that tasks ended with; `end` is empty while the run goes on.
+
+    Of the budget `reserved` is set aside for attempts whose end has not come, `charged` is used, and `overrun` is what
+    was used beyond it: `charged + reserved <= budget` where there is one, and what specialists reported is
+    `charged + overrun`. `ready` are the tasks that go on as soon as there is room, beside those never dispatched;
+    `repeats` counts equal outcomes, `replaced` the facts that got a newer version.
+    """
 
     log: str
     run: str
@@ -140,6 +198,10 @@ class State(Struct, frozen=True, omit_defaults=True):
     returns: dict[str, str] = {}
     result_schema: dict[str, Any] = {}
     parallel: int = 0
+    budget: Limits = Limits()
+    breaker: int = 0
+    repeats_allowed: int = 0
+    on_loop: str = "stop"
     steps: dict[str, StepState] = {}
     tasks: dict[str, TaskState] = {}
     in_flight: int = 0
@@ -149,6 +211,15 @@ class State(Struct, frozen=True, omit_defaults=True):
     timers: dict[str, Timer] = {}
     late: dict[str, int] = {}
     usage: Usage = Usage()
+    reserved: Amount = Amount()
+    charged: Amount = Amount()
+    overrun: Amount = Amount()
+    ready: tuple[str, ...] = ()
+    breakers: dict[str, Breaker] = {}
+    repeats: dict[str, int] = {}
+    revisions: int = 0
+    loops: int = 0
+    replaced: int = 0
     claimed: int = 0
     end: str = ""
     code: str = ""
@@ -200,6 +271,11 @@ def group_tasks(step: str, state: StepState, group: int) -> list[str]:
 def group_span(state: StepState, group: int) -> range:
     """The indices of the items of one group."""
     return range(group * state.per_task, min(state.items, (group + 1) * state.per_task))
+
+
+def loop_gate(number: int) -> str:
+    """The name of the gate that asks whether a run may go on after it was found to repeat itself."""
+    return f"loop.{number}"
 
 
 def booking(specialist: str, execution: str) -> str:

@@ -10,7 +10,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from projections import evolve_tasks as tasks
 from projections.canonical import (
+    Breaker,
+    Earlier,
     Fact,
     Gate,
     Missing,
@@ -18,45 +21,15 @@ from projections.canonical import (
     StepState,
     TaskState,
     Timer,
-    booking,
-    late_name,
+    loop_gate,
     task_id,
 )
+from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
 
 
 def evolve(state: State, event: e.Event) -> State:
     return _EVOLVE[type(event)](state, event, {"version": state.version + 1, "now": event.at})
-
-
-class _Owned(dict[str, Any]):
-    """A mapping of a state that one fold has for itself: `|` changes it instead of copying it."""
-
-    def __or__(self, other: Any) -> "_Owned":  # type: ignore[override]
-        self.update(other)
-        return self
-
-
-_GROWING = ("steps", "tasks", "facts", "missing", "gates", "timers", "late")
-
-
-def owned(state: State) -> State:
-    """A copy of `state` for one fold alone: evolving it changes its mappings in place, so only the latest state of the
-    fold may be looked at, and `released` gives one to keep."""
-    return replace(state, **{name: _Owned(getattr(state, name)) for name in _GROWING})
-
-
-def is_owned(state: State) -> bool:
-    return isinstance(state.facts, _Owned)
-
-
-def released(state: State) -> State:
-    """The latest state of a fold of an `owned` one, as one that never changes."""
-    return replace(state, **{name: dict(getattr(state, name)) for name in _GROWING})
-
-
-Next = dict[str, Any]
-"""The fields that change, beginning with version and time."""
 
 
 def _run_opened(state: State, event: e.RunOpened, new: Next) -> State:
@@ -76,6 +49,7 @@ def _run_opened(state: State, event: e.RunOpened, new: Next) -> State:
 
 
 def _plan_committed(state: State, event: e.PlanCommitted, new: Next) -> State:
+    deadline = Timer(event.deadline_ms, event.at, state.version + 1)
     return replace(
         state,
         **new,
@@ -83,26 +57,68 @@ def _plan_committed(state: State, event: e.PlanCommitted, new: Next) -> State:
         returns=event.returns,
         result_schema=event.result,
         parallel=event.parallel,
+        budget=event.budget,
+        breaker=event.breaker,
+        repeats_allowed=event.repeats,
+        on_loop=event.on_loop,
         steps={step.id: StepState() for step in event.steps},
+        timers=state.timers | {"run.deadline": deadline} if event.deadline_ms else state.timers,
     )
 
 
+def _plan_revised(state: State, event: e.PlanRevised, new: Next) -> State:
+    added = tuple(step.id for step in event.steps)
+    plan = (
+        replace(step, needs=(*step.needs, *added)) if event.instead_of in step.needs else step for step in state.plan
+    )
+    steps = state.steps | {name: StepState() for name in added}
+    if event.instead_of:
+        steps = steps | {event.instead_of: replace(steps[event.instead_of], revised=True)}
+    return replace(state, **new, plan=(*plan, *event.steps), steps=steps, revisions=event.number)
+
+
 def _gate_opened(state: State, event: e.GateOpened, new: Next) -> State:
-    gate = Gate(event.ask, event.action, event.digest)
+    gate = Gate(
+        ask=event.ask,
+        action=event.action,
+        digest=event.digest,
+        opened=event.at,
+        expires_ms=event.delay_ms,
+        task=event.task,
+        schema=event.schema,
+        who=event.who,
+        voices=event.voices,
+    )
     timer = Timer(event.delay_ms, event.at, state.version + 1)
+    steps = state.steps
+    if event.gate in steps and not event.task:
+        steps = with_step(state, event.gate, awaiting="")
     return replace(
         state,
         **new,
-        steps=_with_step(state, event.gate, awaiting=""),
+        steps=steps,
         gates=state.gates | {event.gate: gate},
-        timers=_without(state.timers, f"await.{event.gate}") | {f"gate.{event.gate}": timer},
+        timers=without(state.timers, f"await.{event.gate}") | {f"gate.{event.gate}": timer},
     )
 
 
 def _gate_answered(state: State, event: e.GateAnswered, new: Next) -> State:
-    gate = replace(state.gates[event.gate], by=event.by, approved=event.approved, in_advance=event.in_advance)
-    timers = _without(state.timers, f"gate.{event.gate}")
-    return replace(state, **new, gates=state.gates | {event.gate: gate}, timers=timers)
+    gate = replace(
+        state.gates[event.gate],
+        by=event.by,
+        approved=event.approved,
+        in_advance=event.in_advance,
+        value=event.value,
+    )
+    timers = without(state.timers, f"gate.{event.gate}")
+    again = event.approved and event.gate == loop_gate(state.loops)
+    return replace(
+        state,
+        **new,
+        gates=state.gates | {event.gate: gate},
+        timers=timers,
+        repeats={} if again else state.repeats,
+    )
 
 
 def _capability_awaited(state: State, event: e.CapabilityAwaited, new: Next) -> State:
@@ -110,14 +126,21 @@ def _capability_awaited(state: State, event: e.CapabilityAwaited, new: Next) -> 
     return replace(
         state,
         **new,
-        steps=_with_step(state, event.step, awaiting=event.capability),
+        steps=with_step(state, event.step, awaiting=event.capability),
         timers=state.timers | {f"await.{event.step}": timer},
     )
 
 
 def _step_expanded(state: State, event: e.StepExpanded, new: Next) -> State:
     groups = -(-event.items // event.per_task)
-    step = StepState(items=event.items, per_task=event.per_task, voices=event.voices, tasks=groups * len(event.voices))
+    step = StepState(
+        items=event.items,
+        per_task=event.per_task,
+        voices=event.voices,
+        fallback=event.fallback,
+        at=state.version,
+        tasks=groups * len(event.voices),
+    )
     planned = {
         task_id(event.step, step, group * len(event.voices) + index): TaskState(
             step=event.step, group=group, specialist=voice.specialist, contract=voice.contract
@@ -130,98 +153,32 @@ def _step_expanded(state: State, event: e.StepExpanded, new: Next) -> State:
         **new,
         steps=state.steps | {event.step: step},
         tasks=state.tasks | planned,
-        timers=_without(state.timers, f"await.{event.step}"),
+        timers=without(state.timers, f"await.{event.step}"),
     )
 
 
 def _step_skipped(state: State, event: e.StepSkipped, new: Next) -> State:
-    timers = _without(state.timers, f"await.{event.step}")
-    return replace(state, **new, steps=_with_step(state, event.step, skipped=event.reason, awaiting=""), timers=timers)
+    timers = without(state.timers, f"await.{event.step}")
+    return replace(state, **new, steps=with_step(state, event.step, skipped=event.reason, awaiting=""), timers=timers)
 
 
-def _task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
-    task = state.tasks[event.task]
-    steps = state.steps
-    if task.attempt == 0:
-        steps = _with_step(state, task.step, dispatched=steps[task.step].dispatched + 1)
-    dispatched = replace(
-        task,
-        status="dispatched",
-        attempt=event.attempt,
-        specialist=event.specialist,
-        contract=event.contract,
-        read_version=event.read_version,
-        wait_ms=event.wait_ms,
-        work_ms=event.work_ms,
-        child=event.child,
-        started=False,
-    )
-    timer = Timer(event.wait_ms + event.work_ms, event.at, state.version + 1)
-    return replace(
-        state,
-        **new,
-        steps=steps,
-        tasks=state.tasks | {event.task: dispatched},
-        timers=state.timers | {f"task.{event.task}": timer},
-        in_flight=state.in_flight + 1,
-    )
+def _breaker_opened(state: State, event: e.BreakerOpened, new: Next) -> State:
+    return replace(state, **new, breakers=state.breakers | {event.specialist: Breaker(event.failures, open=True)})
 
 
-def _task_started(state: State, event: e.TaskStarted, new: Next) -> State:
-    task = state.tasks[event.task]
-    timer = Timer(task.work_ms, event.at, state.version + 1)
-    return replace(
-        state,
-        **new,
-        tasks=state.tasks | {event.task: replace(task, started=True)},
-        timers=state.timers | {f"task.{event.task}": timer},
-    )
+def _tool_failed(state: State, event: e.ToolFailed, new: Next) -> State:
+    return replace(state, **new, repeats=repeated(state, event.outcome))
 
 
-def _attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
-    task = state.tasks[event.task]
-    failed = replace(
-        task,
-        status="planned",
-        lost=task.lost + event.lost,
-        waits=task.waits + (not event.lost),
-        tried=task.tried if event.lost else (*task.tried, task.specialist),
-        executions=_booked(task, task.specialist, event.execution),
-    )
-    return replace(
-        state,
-        **new,
-        tasks=state.tasks | {event.task: failed},
-        timers=_without(state.timers, f"task.{event.task}"),
-        in_flight=state.in_flight - 1,
-        usage=state.usage + event.usage,
-    )
-
-
-def _task_ended(state: State, event: e.TaskEnded, new: Next) -> State:
-    task = state.tasks[event.task]
-    ended = replace(
-        task,
-        status="ended",
-        code=event.code,
-        message=event.message,
-        claims=event.claims,
-        silences=event.silences,
-        executions=_booked(task, event.specialist, event.execution),
-    )
-    return replace(
-        state,
-        **new,
-        steps=_with_step(state, task.step, ended=state.steps[task.step].ended + 1),
-        tasks=state.tasks | {event.task: ended},
-        timers=_without(state.timers, f"task.{event.task}"),
-        in_flight=state.in_flight - (task.status == "dispatched"),
-        usage=state.usage + event.usage,
-        claimed=state.claimed + event.size,
-    )
+def _loop_found(state: State, event: e.LoopFound, new: Next) -> State:
+    return replace(state, **new, loops=state.loops + 1)
 
 
 def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
+    before = state.facts.get(event.key)
+    previous: tuple[Earlier, ...] = ()
+    if before:
+        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by))
     fact = Fact(
         value=event.value,
         version=state.version + 1,
@@ -231,8 +188,12 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
         policy=event.policy,
         losers=event.losers,
         declined=event.declined,
+        policy_version=event.policy_version,
+        stale=event.stale,
+        previous=previous,
     )
-    return replace(state, **new, facts=state.facts | {event.key: fact}, **_settled(state, event))
+    replaced = state.replaced + (before is not None)
+    return replace(state, **new, facts=state.facts | {event.key: fact}, replaced=replaced, **_settled(state, event))
 
 
 def _fact_missing(state: State, event: e.FactMissing, new: Next) -> State:
@@ -254,25 +215,16 @@ def _settled(state: State, event: e.FactCommitted | e.FactMissing) -> Next:
             )
     steps = state.steps
     if event.step in steps:
-        steps = _with_step(state, event.step, settled=steps[event.step].settled + 1)
+        steps = with_step(state, event.step, settled=steps[event.step].settled + 1)
     return {"steps": steps, "tasks": tasks | changed if changed else tasks}
 
 
-def _input_late(state: State, event: e.InputLate, new: Next) -> State:
-    tasks = state.tasks
-    if event.execution and event.task in tasks:
-        task = tasks[event.task]
-        tasks = tasks | {event.task: replace(task, executions=_booked(task, event.author, event.execution))}
-    usage = state.usage + event.usage
-    return replace(state, **new, tasks=tasks, late=_counted(state, event.author), usage=usage)
-
-
 def _input_rejected(state: State, event: e.InputRejected, new: Next) -> State:
-    return replace(state, **new, late=_counted(state, event.author))
+    return replace(state, **new, late=counted(state, event.author))
 
 
 def _author_muted(state: State, event: e.AuthorMuted, new: Next) -> State:
-    return replace(state, **new, late=_counted(state, event.author))
+    return replace(state, **new, late=counted(state, event.author))
 
 
 def _rules_changed(state: State, event: e.RulesChanged, new: Next) -> State:
@@ -285,42 +237,29 @@ def _run_ended(state: State, event: e.RunEnded, new: Next) -> State:
     )
 
 
-def _with_step(state: State, name: str, **changes: Any) -> dict[str, StepState]:
-    return state.steps | {name: replace(state.steps[name], **changes)}
-
-
-def _without(timers: dict[str, Timer], name: str) -> dict[str, Timer]:
-    if name not in timers:
-        return timers
-    left = timers if isinstance(timers, _Owned) else dict(timers)
-    del left[name]
-    return left
-
-
-def _booked(task: TaskState, specialist: str, execution: str) -> tuple[str, ...]:
-    return (*task.executions, booking(specialist, execution)) if execution else task.executions
-
-
-def _counted(state: State, author: str) -> dict[str, int]:
-    name = late_name(state, author)
-    return state.late | {name: state.late.get(name, 0) + 1}
-
-
 _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.RunOpened: _run_opened,
     e.PlanCommitted: _plan_committed,
+    e.PlanRevised: _plan_revised,
     e.GateOpened: _gate_opened,
     e.GateAnswered: _gate_answered,
     e.CapabilityAwaited: _capability_awaited,
     e.StepExpanded: _step_expanded,
     e.StepSkipped: _step_skipped,
-    e.TaskDispatched: _task_dispatched,
-    e.TaskStarted: _task_started,
-    e.AttemptFailed: _attempt_failed,
-    e.TaskEnded: _task_ended,
+    e.TaskDispatched: tasks.task_dispatched,
+    e.TaskStarted: tasks.task_started,
+    e.AttemptFailed: tasks.attempt_failed,
+    e.AttemptStale: tasks.attempt_stale,
+    e.TaskDelayed: tasks.task_delayed,
+    e.TaskDropped: tasks.task_dropped,
+    e.TaskEnded: tasks.task_ended,
+    e.BreakerOpened: _breaker_opened,
+    e.ToolFailed: _tool_failed,
+    e.LoopFound: _loop_found,
+    e.ConflictFound: tasks.conflict_found,
     e.FactCommitted: _fact_committed,
     e.FactMissing: _fact_missing,
-    e.InputLate: _input_late,
+    e.InputLate: tasks.input_late,
     e.InputRejected: _input_rejected,
     e.AuthorMuted: _author_muted,
     e.RulesChanged: _rules_changed,

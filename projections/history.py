@@ -9,7 +9,8 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from projections.canonical import State, initial
-from projections.evolve import evolve, is_owned, owned, released
+from projections.evolve import evolve
+from projections.folding import is_owned, owned, released
 from schemas import events as e
 from schemas.codec import FactMessage, canonical, chain_link, chain_start, decode_event, digest
 

@@ -53,7 +53,8 @@ class Backoff(Struct, frozen=True):
 class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author. `origin` is
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
-    of results; `route` is an expression that names the specialists, first choice first."""
+    of results; `route` is an expression that names the specialists, first choice first; `sees` are
+    keys of facts that the step sees whether or not it needs their steps."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -86,6 +87,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     backoff: Backoff | None = None
     stale: Literal["commit", "mark", "again"] = "commit"
     replaces: bool = False
+    sees: tuple[str, ...] = ()
     hand_to: tuple[str, ...] = ()
     handoffs: int = 3
 

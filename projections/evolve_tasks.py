@@ -1,0 +1,199 @@
+"""Evolving by what happens to tasks: dispatched, started, failed, delayed, dropped, ended.
+
+Pure. The other half of `evolve`; what each end does to the budget stands in `bookings`.
+"""
+
+from msgspec.structs import replace
+
+from projections.bookings import settled
+from projections.canonical import Breaker, Reservation, State, StepState, TaskState, Timer, booking
+from projections.folding import Next, counted, repeated, with_step, without
+from schemas import events as e
+from schemas.contracts import RETRIED
+from schemas.usage import Usage, amount
+
+
+def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
+    task = state.tasks[event.task]
+    dispatched = replace(
+        task,
+        status="dispatched",
+        attempt=event.attempt,
+        specialist=event.specialist,
+        contract=event.contract,
+        read_version=event.read_version,
+        wait_ms=event.wait_ms,
+        work_ms=event.work_ms,
+        child=event.child,
+        started=False,
+        open=(*task.open, Reservation(event.attempt, event.specialist, event.reserve)),
+    )
+    timer = Timer(event.wait_ms + event.work_ms, event.at, state.version + 1)
+    return replace(
+        state,
+        **new,
+        steps=_given_out(state, task),
+        tasks=state.tasks | {event.task: dispatched},
+        timers=without(state.timers, f"retry.{event.task}") | {f"task.{event.task}": timer},
+        in_flight=state.in_flight + 1,
+        ready=_not_ready(state, event.task),
+        reserved=state.reserved + amount(event.reserve),
+    )
+
+
+def task_started(state: State, event: e.TaskStarted, new: Next) -> State:
+    task = state.tasks[event.task]
+    timer = Timer(task.work_ms, event.at, state.version + 1)
+    return replace(
+        state,
+        **new,
+        tasks=state.tasks | {event.task: replace(task, started=True)},
+        timers=state.timers | {f"task.{event.task}": timer},
+    )
+
+
+def attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
+    task, changes = _settled_usage(state, event.task, event.attempt, event.execution, event.usage)
+    handed_on, never_begun = bool(event.to), event.code == "TIMEOUT" and not event.lost
+    failed = replace(
+        task,
+        status="planned",
+        specialist=event.to or task.specialist,
+        contract=event.contract if handed_on else task.contract,
+        lost=0 if handed_on else task.lost + event.lost,
+        waits=0 if handed_on else task.waits + never_begun,
+        hops=task.hops + (event.code == "HANDED_OFF"),
+        fallbacks=task.fallbacks + (handed_on and event.code != "HANDED_OFF"),
+        tried=(*task.tried, task.specialist) if handed_on or never_begun else task.tried,
+    )
+    return replace(
+        state,
+        **new | changes,
+        tasks=state.tasks | {event.task: failed},
+        timers=without(state.timers, f"task.{event.task}"),
+        in_flight=state.in_flight - (task.status == "dispatched"),
+        breakers=_counted_failure(state, task, event.code) if event.lost else state.breakers,
+        repeats=repeated(state, event.outcome),
+    )
+
+
+def attempt_stale(state: State, event: e.AttemptStale, new: Next) -> State:
+    task, changes = _settled_usage(state, event.task, event.attempt, event.execution, event.usage)
+    return replace(
+        state,
+        **new | changes,
+        tasks=state.tasks | {event.task: replace(task, status="planned", stale=task.stale + 1)},
+        timers=without(state.timers, f"task.{event.task}"),
+        in_flight=state.in_flight - 1,
+    )
+
+
+def task_delayed(state: State, event: e.TaskDelayed, new: Next) -> State:
+    timers = without(state.timers, f"retry.{event.task}")
+    if not event.delay_ms:
+        return replace(state, **new, timers=timers, ready=(*_not_ready(state, event.task), event.task))
+    timer = Timer(event.delay_ms, event.at, state.version + 1)
+    return replace(state, **new, timers=timers | {f"retry.{event.task}": timer})
+
+
+def task_dropped(state: State, event: e.TaskDropped, new: Next) -> State:
+    task = state.tasks[event.task]
+    dropped = replace(task, status="ended", message=event.reason, ended=state.version + 1)
+    return replace(state, **new, **_over(state, event.task, task), tasks=state.tasks | {event.task: dropped})
+
+
+def task_ended(state: State, event: e.TaskEnded, new: Next) -> State:
+    before = state.tasks[event.task]
+    task, changes = _settled_usage(state, event.task, event.attempt, event.execution, event.usage)
+    ended = replace(
+        task,
+        status="ended",
+        code=event.code,
+        message=event.message,
+        claims=event.claims,
+        silences=event.silences,
+        ended=state.version + 1,
+    )
+    return replace(
+        state,
+        **new | changes | _over(state, event.task, before),
+        tasks=state.tasks | {event.task: ended},
+        claimed=state.claimed + event.size,
+        breakers=_counted_failure(state, before, event.code),
+        repeats=repeated(state, event.outcome),
+    )
+
+
+def _over(state: State, name: str, task: TaskState) -> Next:
+    """What changes when a task has ended, in flight or not."""
+    gates = {gate: one for gate, one in state.gates.items() if one.task == name and one.open}
+    timers = without(without(state.timers, f"task.{name}"), f"retry.{name}")
+    for gate in gates:
+        timers = without(timers, f"gate.{gate}")
+    steps = _given_out(state, task)
+    if task.index < 0:
+        steps = steps | {task.step: replace(steps[task.step], ended=steps[task.step].ended + 1)}
+    return {
+        "steps": steps,
+        "timers": timers,
+        "in_flight": state.in_flight - (task.status == "dispatched"),
+        "ready": _not_ready(state, name),
+    }
+
+
+def conflict_found(state: State, event: e.ConflictFound, new: Next) -> State:
+    step = state.steps[event.step]
+    task = TaskState(
+        step=event.step,
+        group=event.index // step.per_task,
+        specialist=event.specialist,
+        contract=event.contract,
+        index=event.index,
+    )
+    return replace(state, **new, tasks=state.tasks | {event.task: task})
+
+
+def input_late(state: State, event: e.InputLate, new: Next) -> State:
+    known = state.tasks.get(event.task)
+    task, changes = settled(state, known, event.attempt, event.author, event.usage)
+    if task and event.execution:
+        task = replace(task, executions=_booked(task, event.author, event.execution))
+    tasks = state.tasks if task is None or task is known else state.tasks | {event.task: task}
+    return replace(state, **new | changes, tasks=tasks, late=counted(state, event.author))
+
+
+def _given_out(state: State, task: TaskState) -> dict[str, StepState]:
+    """The steps, with one more task that is given out, or will not be, where it is the first time for this one."""
+    if task.attempt or task.index >= 0:
+        return state.steps
+    return with_step(state, task.step, dispatched=state.steps[task.step].dispatched + 1)
+
+
+def _settled_usage(state: State, name: str, attempt: int, execution: str, usage: Usage) -> tuple[TaskState, Next]:
+    """The task with its execution booked, and what that does to the budget: nothing while no execution has ended."""
+    task = state.tasks[name]
+    if not execution:
+        return task, {}
+    booked = replace(task, executions=_booked(task, task.specialist, execution))
+    after, changes = settled(state, booked, attempt, task.specialist, usage)
+    return after or booked, changes
+
+
+def _not_ready(state: State, name: str) -> tuple[str, ...]:
+    return tuple(one for one in state.ready if one != name) if name in state.ready else state.ready
+
+
+def _counted_failure(state: State, task: TaskState, code: str) -> dict[str, Breaker]:
+    """Failures in a row of the specialist that had the task; of attempts that were made, where the run counts them."""
+    known = state.breakers.get(task.specialist)
+    if not state.breaker or task.child or task.status != "dispatched" or (known and known.open):
+        return state.breakers
+    if code in RETRIED:
+        return state.breakers | {task.specialist: Breaker((known.failures if known else 0) + 1)}
+    if known and not code:
+        return {name: breaker for name, breaker in state.breakers.items() if name != task.specialist}
+    return state.breakers
+
+
+def _booked(task: TaskState, specialist: str, execution: str) -> tuple[str, ...]:
+    return (*task.executions, booking(specialist, execution)) if execution else task.executions
