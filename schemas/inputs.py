@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
-from schemas.codec import MESSAGE_DEPTH, sha256, too_deep
+from schemas.codec import MESSAGE_DEPTH, digest, sha256, too_deep
 from schemas.events import Claim, Silence, StopCode
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
@@ -59,6 +59,11 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     schema: dict[str, Any] | None = None
     action: Any = None
     expires_ms: Count = 7 * 86_400_000
+
+    @property
+    def digest(self) -> str:
+        """What is asked, exactly: by it a later attempt finds the answer."""
+        return digest({"ask": self.ask, "schema": self.schema, "action": self.action})
 
 
 class Ended(Observed, tag="ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
