@@ -67,6 +67,8 @@ class MergePolicy(Artefact):
             raise ValueError("arguments: only installed policies take them")
         if self.version != 1 and self.policy in POLICIES:
             raise ValueError(f"version: there is one `{self.policy}`, 1")
+        if self.policy == "bids":
+            raise ValueError("policy: `bids` belongs to open calls")
         return self
 
 

@@ -22,6 +22,7 @@ def supervise(options: BoardOptions) -> None:
 async def _supervise(options: BoardOptions) -> None:
     from blackboard import logs
     from blackboard.board import open_board
+    from supervisor.installed import installed_policies
     from supervisor.service import Supervisor
 
     lines = logs.set_up()
@@ -32,7 +33,7 @@ async def _supervise(options: BoardOptions) -> None:
     async with open_board(settings.nats, settings.board, name="supervisor", create=True) as board:
         lines.log = board.log.id
         options.say({"role": "supervisor", "pid": os.getpid(), "board": settings.board, "nats": settings.nats})
-        await Supervisor(board).run(stop)
+        await Supervisor(board, policies=installed_policies()).run(stop)
 
 
 @click.command(epilog="RUN is a run's id, the beginning of it, or @last. A word with a dot or a slash is a FILE.")

@@ -20,6 +20,7 @@ from blackboard.log import Message
 from blackboard.options import BoardOptions
 from schemas.subjects import Subjects
 from supervisor.compare import Comparison, Divergence, Equal, NotDecidable, Verdict
+from supervisor.installed import installed_policies
 
 BATCH = 500
 """Messages of a file that are compared at once."""
@@ -63,7 +64,7 @@ async def replay_file(options: BoardOptions, path: str) -> bool:
 
 async def _of_run(board: Board, run: str) -> AsyncIterator[Verdict]:
     subjects = board.subjects
-    comparison = Comparison(board.log.id, subjects, only=run)
+    comparison = Comparison(board.log.id, subjects, only=run, policies=installed_policies())
     floor = floor_of(await board.log.last(subjects.every("fact")))  # first: facts about what it names are read then
     catalogue = [subjects.every("contract"), subjects.every("playbook")]
     async for messages in board.log.scan([*catalogue, *subjects.of_run(run)]):
@@ -80,7 +81,7 @@ async def _of_board(board: Board) -> AsyncIterator[Verdict]:
         async for message in board.log.last_per_subject(board.subjects.every(family)):
             _remember(last, board.subjects, message)
     last = {run: seq for run, seq in last.items() if seq <= head}  # the others go on
-    comparison = Comparison(board.log.id, board.subjects, last=last)
+    comparison = Comparison(board.log.id, board.subjects, last=last, policies=installed_policies())
     async for messages in board.log.scan(upto=head):
         for verdict in comparison.add(messages, max(map(floor_of, messages))):
             yield verdict
@@ -93,7 +94,8 @@ def _of_file(file: HistoryFile) -> Iterator[Verdict]:
     last: dict[str, int] = {}
     for message in file:
         _remember(last, subjects, message)
-    comparison = Comparison(header.log, subjects, only=header.run, last={} if header.run else last)
+    only, last = header.run, {} if header.run else last
+    comparison = Comparison(header.log, subjects, only=only, last=last, policies=installed_policies())
     messages = iter(file)
     while batch := list(islice(messages, BATCH)):
         yield from comparison.add(batch, max(map(floor_of, batch)))

@@ -24,6 +24,7 @@ from schemas.inputs import Input, Unreadable
 from schemas.subjects import BOARD_RUN
 from supervisor.answer import answer
 from supervisor.decide import NewerRules
+from supervisor.merge import PolicyMissing
 from supervisor.replay import taken_further
 from supervisor.runs import Runs
 
@@ -93,7 +94,7 @@ class Committer:
             self._looked_up.add(run)
 
     def leave(self, run: str, seq: int, reason: str) -> None:
-        """Leave a run alone from the input at `seq` on: it cannot be read, or newer rules decide it."""
+        """Leave a run alone from the input at `seq` on: it cannot be read or decided here."""
         self.left.setdefault(run, seq)
         self._runs.drop(run)
         log.error("run %s is left alone from input %d on: %s", run, seq, reason, extra={"run": run})
@@ -118,8 +119,8 @@ class Committer:
         named, board = self._working(run, pending), self._working(BOARD_RUN, pending)
         try:
             folded, events = answer(named, board, cause, view, self._rules)
-        except NewerRules as newer:
-            self.leave(run, cause.seq, str(newer))
+        except (NewerRules, PolicyMissing) as beyond:
+            self.leave(run, cause.seq, str(beyond))
             return
         except Exception as defect:  # one run must not stop the board; it stays undecided, and the floor below it
             log.exception("a defect in the decision about input %d", cause.seq)

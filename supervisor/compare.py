@@ -23,6 +23,7 @@ from schemas.inputs import Input, Unreadable
 from schemas.subjects import BOARD_RUN, Subjects
 from supervisor.answer import answer, read_message
 from supervisor.decide import KNOWN_RULES
+from supervisor.merge import Policy, PolicyMissing
 from supervisor.replay import taken_further
 
 
@@ -147,7 +148,7 @@ class Comparison:
     `only`: of the log are read the catalogue and the messages of this run, and of it alone a verdict is given. `known`:
     the versions of the rules that can be decided by. `last`: where the last message of each run lies; its verdict comes
     as soon as all up to there was decided, and what is known of it is forgotten. Without, verdicts of equality come
-    last.
+    last. `policies`: the installed merge policies.
     """
 
     def __init__(
@@ -158,9 +159,10 @@ class Comparison:
         only: str = "",
         known: Collection[int] = KNOWN_RULES,
         last: Mapping[str, int] | None = None,
+        policies: Mapping[tuple[str, int], Policy] | None = None,
     ) -> None:
         self._log_id, self._subjects, self._only, self._known = log_id, subjects, only, known
-        self._catalogue = Catalogue()
+        self._catalogue = Catalogue(policies)
         self._runs: dict[str, _Run] = {}
         self._pending: deque[Input] = deque()
         self._floor = 0
@@ -216,6 +218,9 @@ class Comparison:
             return
         try:
             home, events = answer(named.again, board.again, cause, self._catalogue.below(cause.seq), rules)
+        except PolicyMissing as missing:
+            yield from self._judge(named, NotDecidable(cause.address.run, version, str(missing)))
+            return
         except Exception as defect:  # a rule that fails today is a finding about this run, not the end of the others
             reason = f"the input at sequence {cause.seq} raises {type(defect).__name__}: {defect}"
             yield from self._judge(named, NotDecidable(cause.address.run, version, reason))
@@ -253,9 +258,10 @@ def compare(
     only: str = "",
     known: Collection[int] = KNOWN_RULES,
     floor: int = 0,
+    policies: Mapping[tuple[str, int], Policy] | None = None,
 ) -> dict[str, Verdict]:
     """The verdict about each run of which `messages`, a whole log in its order, hold events, or about `only` one. All
     inputs at or below `floor` were decided; beyond, what no event of a run comes after may not have been."""
-    comparison = Comparison(log_id, Subjects(board), only=only, known=known)
+    comparison = Comparison(log_id, Subjects(board), only=only, known=known, policies=policies)
     verdicts = [*comparison.add(messages, floor), *comparison.finish()]
     return {verdict.run: verdict for verdict in verdicts}

@@ -4,7 +4,7 @@ Pure. What comes out has the same `head` and the same state as what the log hold
 batches; where it does not, other rules decided the run, or somebody changed it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from blackboard.log import Message
 from projections.evolve import evolve
@@ -15,13 +15,21 @@ from schemas.codec import chain_next, encode
 from schemas.inputs import Input
 from schemas.subjects import BOARD_RUN, Subjects
 from supervisor.answer import answer, read_message
+from supervisor.merge import Policy
 
 
-def redecide(log_id: str, messages: Sequence[Message], batch: int = 500, board: str = "main") -> dict[str, Folded]:
+def redecide(
+    log_id: str,
+    messages: Sequence[Message],
+    batch: int = 500,
+    board: str = "main",
+    policies: Mapping[tuple[str, int], Policy] | None = None,
+) -> dict[str, Folded]:
     """The runs, `_board` among them, that the inputs among `messages`, in their order, bring about. Facts are passed
-    over. `batch` messages are read before the first of them is decided, as a supervisor reads them. Raises NewerRules.
+    over. `batch` messages are read before the first of them is decided, as a supervisor reads them. Raises NewerRules,
+    PolicyMissing.
     """
-    subjects, catalogue = Subjects(board), Catalogue()
+    subjects, catalogue = Subjects(board), Catalogue(policies)
     runs: dict[str, Folded] = {}
     for start in range(0, len(messages), batch):
         read = [read_message(message, subjects, catalogue) for message in messages[start : start + batch]]

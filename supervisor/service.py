@@ -9,7 +9,7 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blackboard.board import Board, floor_of
@@ -23,6 +23,7 @@ from supervisor import effects
 from supervisor.answer import read_message
 from supervisor.commit import UNREADABLE, Committer
 from supervisor.decide import SUPERVISOR
+from supervisor.merge import Policy
 from supervisor.runs import Runs, fold_stored
 from supervisor.timers import Timers
 from supervisor.traces import Traces
@@ -54,7 +55,8 @@ class _Look(NamedTuple):
 
 class Supervisor:
     """One supervisor of one board. `name` tells it from others in headers; `rules` is the version of the rules that it
-    decides by (None: this release's); `clock_s` counts seconds, never back."""
+    decides by (None: this release's); `policies` are the installed merge policies by name and version; `clock_s` counts
+    seconds, never back."""
 
     def __init__(
         self,
@@ -62,6 +64,7 @@ class Supervisor:
         *,
         name: str = "",
         rules: int | None = None,
+        policies: Mapping[tuple[str, int], Policy] | None = None,
         batch: int = BATCH,
         mend_s: float = MEND_S,
         grace_s: float = GRACE_S,
@@ -69,7 +72,7 @@ class Supervisor:
     ) -> None:
         self._board, self.name = board, name or f"{os.getpid()}-{secrets.token_hex(3)}"
         self._batch, self._mend_s, self._grace_s, self._clock_s = batch, mend_s, grace_s, clock_s
-        self._rules = rules
+        self._rules, self._policies = rules, policies
         self._news = asyncio.Event()
         self._room = asyncio.Event()
         self._reconnected = False
@@ -79,7 +82,7 @@ class Supervisor:
     def _begin(self, log_id: str = "") -> None:
         """Forget everything that came from the log."""
         self._log_id = log_id
-        self.catalogue = Catalogue()
+        self.catalogue = Catalogue(self._policies)
         self.runs = Runs(self._board, log_id)
         self.committer = Committer(self._board, self.runs, self.catalogue, self.name, self._rules)
         self.position = 0

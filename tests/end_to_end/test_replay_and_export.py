@@ -27,7 +27,7 @@ from supervisor import merge
 from blackboard.cli import main
 
 only = merge._POLICIES["only"]
-merge._POLICIES["only"] = lambda policy, accepted: merge.Merged(None, (), "nobody is believed today")
+merge._POLICIES["only"] = lambda policy, accepted: merge.Merged(False, None, None, (), "nobody is believed today")
 sys.argv = ["blackboard", *{words!r}]
 main()
 """

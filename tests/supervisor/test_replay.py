@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
 from itertools import groupby
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -20,7 +21,7 @@ from schemas.subjects import BOARD_RUN, Subjects
 from supervisor import merge
 from supervisor.cli import replay
 from supervisor.compare import Comparison, Divergence, Equal, Verdict, compare
-from supervisor.merge import Candidate, Merged
+from supervisor.merge import Merged
 from tests.histories.record import TOPOLOGIES, path_of
 
 FILES = sorted(Path(path_of("x")).parent.glob("*.jsonl"))
@@ -157,7 +158,7 @@ def reversed_priority(monkeypatch: pytest.MonkeyPatch) -> None:
     """A merge rule that changed: who came last in the order comes first."""
     before = merge._POLICIES["priority"]
 
-    def policy(said: Merge, accepted: list[Candidate]) -> Merged:
+    def policy(said: Merge, accepted: list[Any]) -> Merged:
         return before(Merge(said.policy, said.order[::-1], said.version), accepted)
 
     monkeypatch.setitem(merge._POLICIES, "priority", policy)
