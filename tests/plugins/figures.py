@@ -3,6 +3,8 @@
 What a test needs and does not find (a server, a free port) is an error, for a suite that skips proves nothing. The one
 thing that may be absent is a key to a paid service: `@pytest.mark.needs_key("OPENAI_API_KEY")` leaves the test out when
 the variable is unset or empty, and such tests are counted apart, in the open: `..., without a key: 2`.
+
+A test that counts something has the fixture `figures`: `figures.say("runs: 50")` prints a line before the closing one.
 """
 
 import os
@@ -21,6 +23,11 @@ class Figures:
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
         self.without_key: set[str] = set()
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        """Print `line` at the end."""
+        self.said.append(line)
 
     def record(self, nodeid: str, outcome: str) -> None:
         known = self.outcomes.get(nodeid, outcome)
@@ -71,6 +78,12 @@ class Figures:
                 terminalreporter.line(f"{nodeid}: make what it needs an error, or mark it needs_key")
 
 
+@pytest.fixture(scope="session")
+def figures(pytestconfig: pytest.Config) -> Figures:
+    counting: Figures = pytestconfig.pluginmanager.get_plugin("figures-count")
+    return counting
+
+
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(Figures(), "figures-count")
 
@@ -78,6 +91,6 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
     """After pytest's own closing line."""
-    figures = config.pluginmanager.get_plugin("figures-count")
-    if figures and not config.option.collectonly and not hasattr(config, "workerinput"):
-        print(figures.line())
+    counting = config.pluginmanager.get_plugin("figures-count")
+    if counting and not config.option.collectonly and not hasattr(config, "workerinput"):
+        print(*counting.said, counting.line(), sep="\n")

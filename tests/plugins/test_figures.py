@@ -25,8 +25,11 @@ EXPECTED_FAILURE = "import pytest\n@pytest.mark.xfail\ndef test_expected_failure
 MODULE_SKIPS = "import pytest\npytest.importorskip('no_such_module')\n"
 
 
-def run(folder: Path, *suite: str, **environment: str) -> tuple[int, str]:
-    """Exit code and last line."""
+SAYS = "def test_says(figures): figures.say('runs: 50')\n"
+
+
+def run(folder: Path, *suite: str, lines: int = 1, **environment: str) -> tuple[int, str]:
+    """Exit code and last lines."""
     for number, text in enumerate(suite):
         (folder / f"test_{number}.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p tests.plugins.figures\nmarkers = needs_key(variable)\n")
@@ -38,7 +41,7 @@ def run(folder: Path, *suite: str, **environment: str) -> tuple[int, str]:
         capture_output=True,
         text=True,
     )
-    return done.returncode, done.stdout.splitlines()[-1]
+    return done.returncode, "\n".join(done.stdout.splitlines()[-lines:])
 
 
 @pytest.mark.parametrize(
@@ -66,3 +69,7 @@ def test_line_and_exit_code(suite: list[str], code: int, line: str, tmp_path: Pa
 )
 def test_key_lets_the_test_run(body: str, code: int, line: str, tmp_path: Path) -> None:
     assert run(tmp_path, NEEDS_KEY.format(body), SOME_KEY="set") == (code, line)
+
+
+def test_figure_of_a_test_stands_before_the_closing_line(tmp_path: Path) -> None:
+    assert run(tmp_path, SAYS, PASSES, lines=2) == (0, "runs: 50\npassed: 2, failed: 0, skipped: 0")

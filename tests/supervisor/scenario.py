@@ -19,6 +19,7 @@ from schemas.codec import INPUT_EVENTS_LIMIT, STATE_LIMIT, canonical, chain_next
 from schemas.inputs import Input, TimerDue, read_input
 from schemas.subjects import Address, Subjects
 from schemas.tasks import Task, decode_task
+from schemas.usage import Amount, amount
 from supervisor import effects
 from supervisor.decide import Rejected, decide, decide_board
 
@@ -42,9 +43,13 @@ class Said(NamedTuple):
 
     @property
     def subject(self) -> str:
+        return self.subject_on(SUBJECTS)
+
+    def subject_on(self, subjects: Subjects) -> str:
+        """The subject on the board of `subjects`."""
         middle = "" if self.family in {"wake", "fact"} else f".{self.author}"
         run = "" if self.family in {"contract", "playbook"} else f".{self.run}"
-        return f"bb.main.{self.family}{middle}{run}"
+        return f"bb.{subjects.board}.{self.family}{middle}{run}"
 
     @property
     def address(self) -> Address:
@@ -60,7 +65,8 @@ class Due(NamedTuple):
 
 
 def offer(specialist: str, *offers: str, **fields: Any) -> Said:
-    return Said("contract", specialist, {"specialist": specialist, "offers": offers, **fields})
+    """A contract; another attempt follows at once, unless `backoff_s` says otherwise."""
+    return Said("contract", specialist, {"specialist": specialist, "offers": offers, "backoff_s": 0, **fields})
 
 
 def step(name: str, capability: str = "work", **fields: Any) -> dict[str, Any]:
@@ -232,19 +238,36 @@ def check_state(state: State) -> None:
     dispatched = {name for name, task in state.tasks.items() if task.status == "dispatched"}
     awaited = {f"await.{name}" for name, one in state.steps.items() if one.awaiting and one.items < 0}
     asked = {f"gate.{name}" for name in state.open_gates}
-    assert set(state.timers) == {f"task.{name}" for name in dispatched} | awaited | asked
+    delayed = {name for name in state.timers if name.startswith("retry.")}
+    deadline = {"run.deadline"} & set(state.timers)
+    assert set(state.timers) == {f"task.{name}" for name in dispatched} | awaited | asked | delayed | deadline
+    assert all(state.tasks[name.partition(".")[2]].status == "planned" for name in delayed)
+    assert all(state.tasks[name].status == "planned" for name in state.ready)
     assert state.in_flight == len(dispatched) <= state.parallel
     for name, one in state.steps.items():
-        tasks = [task for task in state.tasks.values() if task.step == name]
+        tasks = [task for task in state.tasks.values() if task.step == name and task.index < 0]
         assert one.tasks == len(tasks)
-        assert one.dispatched == sum(task.attempt > 0 for task in tasks)
+        assert one.dispatched == sum(task.attempt > 0 or task.status == "ended" for task in tasks)
         assert one.ended == sum(task.status == "ended" for task in tasks)
-        decided = [item for item in (*state.facts.values(), *state.missing.values()) if item.step == name]
-        assert one.settled == len(decided)
+        versions = [old.step for fact in state.facts.values() for old in (*fact.previous, fact)]
+        assert one.settled == [*versions, *(gone.step for gone in state.missing.values())].count(name)
+    check_budget(state)
     some = set(sorted(effects.in_flight(state))[:20])
     for entry in effects.entries(state, some):
         assert len(entry.data) < 512 * 1024
     assert all(len(child.data) <= 256 * 1024 for child in effects.child_goals(state))
+
+
+def check_budget(state: State) -> None:
+    """Nothing is charged or reserved beyond the budget, and all that was reported is booked."""
+    for name in ("tokens", "tool_calls", "micro_usd"):
+        limit = getattr(state.budget, name)
+        charged, reserved = getattr(state.charged, name), getattr(state.reserved, name)
+        assert min(charged, reserved) >= 0
+        assert limit is None or charged + reserved <= limit
+    assert amount(state.usage) == state.charged + state.overrun
+    opened = [one.limits for task in state.tasks.values() for one in task.open]
+    assert sum((amount(limits) for limits in opened), Amount()) == state.reserved
 
 
 def given(*said: Said | Due) -> Scenario:

@@ -7,7 +7,7 @@ from typing import Any
 
 from blackboard.board import Board
 from blackboard.client import Client
-from blackboard.log import Append, Message
+from blackboard.log import Append, Log, Message, Stored
 from blackboard.memory import MemoryBlobs, MemoryLog
 from blackboard.memory_queue import MemoryQueue
 from blackboard.queue import QueueGone
@@ -35,11 +35,62 @@ class Crash(BaseException):
     """The process of a supervisor is gone, here and now."""
 
 
-class Table:
+class Record:
+    """One board's log, and what stands on it."""
+
+    def __init__(self, subjects: Subjects, log: Log) -> None:
+        self.subjects, self.log = subjects, log
+
+    async def say(self, *said: Said) -> list[int]:
+        stored = await self.log.append(*(Append(one.subject_on(self.subjects), one.data) for one in said))
+        return [one.seq for one in stored if isinstance(one, Stored)]
+
+    async def messages(self) -> list[Message]:
+        found: list[Message] = []
+        async for messages in self.log.scan():
+            found += messages
+        return found
+
+    async def run(self, run: str) -> Folded:
+        """As the log has it."""
+        folded = unwritten(await self.log.current_id(), run)
+        async for message in self.log.read(self.subjects.fact(run)):
+            folded = fold(folded, decode_facts(message.data), message.seq)
+        return folded
+
+    async def events(self, run: str) -> list[e.Event]:
+        return [
+            decode_event(memoryview(event))
+            async for message in self.log.read(self.subjects.fact(run))
+            for event in decode_facts(message.data).events
+        ]
+
+    async def check(self) -> dict[str, Folded]:
+        """What the log holds is what its inputs bring about, whoever decided them, in whichever batches."""
+        messages, log_id = await self.messages(), await self.log.current_id()
+        addresses = [address for message in messages if (address := self.subjects.address(message.subject))]
+        stored = {run: await self.run(run) for run in sorted({one.run for one in addresses if one.family == "fact"})}
+        cursor = max((folded.cursor for folded in stored.values()), default=0)
+        for batch in (1, 7, 500):
+            again = redecide(log_id, [m for m in messages if m.seq <= cursor], batch, self.subjects.board)
+            assert {run: folded.h for run, folded in again.items()} == {run: folded.h for run, folded in stored.items()}
+        for run in stored:
+            ends = [
+                (event.task, event.attempt)
+                for event in await self.events(run)
+                if isinstance(event, e.TaskEnded | e.AttemptFailed)
+            ]
+            assert len(ends) == len(set(ends)), "no attempt is accepted twice"
+        return stored
+
+
+class Table(Record):
+    log: MemoryLog
+
     def __init__(self) -> None:
-        self.subjects = Subjects()
         self.now_ms = 1_000_000
-        self.log = MemoryLog(self.subjects, clock_ms=lambda: self.now_ms, log_id="log-1")
+        subjects = Subjects()
+        super().__init__(subjects, MemoryLog(subjects, clock_ms=lambda: self.now_ms, log_id="log-1"))
         self.queue = MemoryQueue()
         self.client = Client(self.board(), "me")
         self.tasks: list[asyncio.Task[None]] = []
@@ -80,31 +131,7 @@ class Table:
                 await client.observe(task.run, ended_by(task, execution, answer))
             await delivery.ack()
 
-    async def say(self, *said: Said) -> list[int]:
-        stored = await self.log.append(*(Append(one.subject, one.data) for one in said))
-        return [one.seq for one in stored]
-
-    # -- what is there --
-
-    async def messages(self) -> list[Message]:
-        found: list[Message] = []
-        async for messages in self.log.scan():
-            found += messages
-        return found
-
-    async def run(self, run: str) -> Folded:
-        """As the log has it."""
-        folded = unwritten(self.log.id, run)
-        async for message in self.log.read(self.subjects.fact(run)):
-            folded = fold(folded, decode_facts(message.data), message.seq)
-        return folded
-
-    async def events(self, run: str) -> list[e.Event]:
-        return [
-            decode_event(memoryview(event))
-            async for message in self.log.read(self.subjects.fact(run))
-            for event in decode_facts(message.data).events
-        ]
+    # -- what becomes of it --
 
     async def until(self, done: Callable[[], Awaitable[bool]], within_s: float = 20) -> None:
         async with asyncio.timeout(within_s):
@@ -128,24 +155,6 @@ class Table:
 
     async def outcomes(self, *runs: str) -> list[str]:
         return [outcome_digest(folded.state) for folded in await self.ended(*runs)]
-
-    async def check(self) -> dict[str, Folded]:
-        """What the log holds is what its inputs bring about, whoever decided them, in whichever batches."""
-        messages = await self.messages()
-        runs = {self.subjects.parse(m.subject).run for m in messages if m.subject.startswith("bb.main.fact.")}
-        stored = {run: await self.run(run) for run in sorted(runs)}
-        cursor = max((folded.cursor for folded in stored.values()), default=0)
-        for batch in (1, 7, 500):
-            again = redecide(self.log.id, [m for m in messages if m.seq <= cursor], batch)
-            assert {run: folded.h for run, folded in again.items()} == {run: folded.h for run, folded in stored.items()}
-        for run in stored:
-            ends = [
-                (event.task, event.attempt)
-                for event in await self.events(run)
-                if isinstance(event, e.TaskEnded | e.AttemptFailed)
-            ]
-            assert len(ends) == len(set(ends)), "no attempt is accepted twice"
-        return stored
 
 
 class Supervising:

@@ -1,7 +1,6 @@
 """What anybody may write stops nobody: it is recorded in `_board`, with its sequence, and the supervisor goes on."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -188,30 +187,6 @@ async def test_log_that_was_replaced_is_served_from_its_beginning() -> None:
         await still_serves(table)
         await table.check()
         assert await table.events("old") == []
-
-
-async def test_log_that_was_set_back_is_read_again() -> None:
-    async with board_in_memory(*TEAM) as table:
-        board = table.board()
-        supervising = table.supervise(board)
-        await table.say(goal(run="r1"))
-        await supervising.reached(4)
-        set_back(table, 2)
-        await table.say(goal(run="r2"), goal(run="r3"))
-        board.log.reconnect()  # type: ignore[attr-defined]
-        table.work("w", lambda task, item: 1)
-        folded = await table.ended("r2", "r3", within_s=5)
-        assert [one.state.end for one in folded] == ["DONE", "DONE"]
-        assert await table.events("r1") == []
-        await table.check()
-
-
-def set_back(table: Table, seq: int) -> None:
-    """As after a restore: what lies above `seq` was never there."""
-    store: Any = table.log._store
-    del store.slots[seq:]
-    for subject, sequences in store.by_subject.items():
-        store.by_subject[subject] = [one for one in sequences if one <= seq]
 
 
 async def test_history_of_a_child_that_cannot_be_read_stops_only_those_that_need_it() -> None:
