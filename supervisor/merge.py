@@ -186,7 +186,10 @@ def _quorum(policy: Merge, claims: list[_Claim]) -> Merged:
     leading = [claim for claim in claims if len(tasks[claim.canonical]) == most]
     if leading[0].canonical != leading[-1].canonical:
         return _none(claims, f"more than one value has {most} tasks, and none has more")
-    return _won(leading[0], claims, lambda loser: f"has {len(tasks[loser.canonical])} tasks; the fact has {most}")
+    every = len({claim.task for claim in claims})
+    return _won(
+        leading[0], claims, lambda loser: f"has {len(tasks[loser.canonical])} of {every} tasks; the fact has {most}"
+    )
 
 
 def _median(_: Merge, claims: list[_Claim]) -> Merged:
