@@ -247,8 +247,13 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     @property
     def open_gates(self) -> dict[str, Gate]:
-        """The gates, by step, that wait for a person; none once the run has ended."""
-        return {} if self.end else {name: gate for name, gate in self.gates.items() if gate.open}
+        """The gates, by name, that wait for a person; none once the run has ended, or the task that asks."""
+        if self.end or not self.gates:
+            return {}
+        return {name: gate for name, gate in self.gates.items() if gate.open and not self._is_over(gate.task)}
+
+    def _is_over(self, task: str) -> bool:
+        return task in self.tasks and self.tasks[task].status == "ended"
 
     def step(self, name: str) -> PlanStep:
         return next(step for step in self.plan if step.id == name)

@@ -26,6 +26,7 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         work_ms=event.work_ms,
         child=event.child,
         started=False,
+        tried=_tried(task, event.specialist),
         open=(*task.open, Reservation(event.attempt, event.specialist, event.reserve)),
     )
     timer = Timer(event.wait_ms + event.work_ms, event.at, state.version + 1)
@@ -39,6 +40,13 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         ready=_not_ready(state, event.task),
         reserved=state.reserved + amount(event.reserve),
     )
+
+
+def _tried(task: TaskState, specialist: str) -> tuple[str, ...]:
+    """Who had the task before: also whom it is taken from without a word, because the run gives it nothing more."""
+    if task.specialist == specialist or not task.attempt or task.specialist in task.tried:
+        return task.tried
+    return (*task.tried, task.specialist)
 
 
 def task_started(state: State, event: e.TaskStarted, new: Next) -> State:

@@ -47,7 +47,12 @@ class Amount(Struct, frozen=True, omit_defaults=True):
     micro_usd: int = 0
 
     def __add__(self, other: "Amount") -> "Amount":
-        return Amount(self.tokens + other.tokens, self.tool_calls + other.tool_calls, self.micro_usd + other.micro_usd)
+        """The sum, which stops at COUNT_LIMIT."""
+        return Amount(
+            min(self.tokens + other.tokens, COUNT_LIMIT),
+            min(self.tool_calls + other.tool_calls, COUNT_LIMIT),
+            min(self.micro_usd + other.micro_usd, COUNT_LIMIT),
+        )
 
     def __sub__(self, other: "Amount") -> "Amount":
         return Amount(self.tokens - other.tokens, self.tool_calls - other.tool_calls, self.micro_usd - other.micro_usd)

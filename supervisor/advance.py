@@ -11,14 +11,18 @@ from schemas.codec import MESSAGE_LIMIT, VALUE_LIMIT, encode
 from schemas.expressions import BadExpression, produce, truth
 from schemas.goals import GOAL_LIMIT
 from schemas.playbooks import TASKS_LIMIT
-from schemas.steps import PlanStep, Voice
+from schemas.steps import PlanStep
 from schemas.validation import violation
-from supervisor.attempts import dispatch
+from supervisor import gates
+from supervisor.attempts import give
 from supervisor.documents import Work, document
 from supervisor.draft import Draft
-from supervisor.gates import passes
-from supervisor.policy import awaited, voices
+from supervisor.facts import decided, lack
+from supervisor.loops import is_asking
+from supervisor.policy import awaited, chosen
 
+DEADLINE = "run.deadline"
+"""The timer of the run as a whole."""
 ITEMS_LIMIT = 1_000
 """Items of one task: the facts of more would not fit into what one input may bring about."""
 ENVELOPE = 1_024
@@ -28,59 +32,145 @@ ENVELOPE = 1_024
 def advance(draft: Draft) -> None:
     """Take the run as far as it goes without another input: expand, dispatch, finish.
 
-    Raises BadExpression where the playbook asks for what the run does not have.
+    Raises BadExpression where the playbook asks for what the run does not have, PolicyMissing.
     """
-    if draft.state.end:
+    if draft.state.end or is_asking(draft):
         return
-    for step in draft.state.plan:
-        if not draft.state.end and _ready(draft, step):
-            _expand(draft, step)
-    _dispatch_planned(draft)
+    tried: set[str] = set()
+    while not draft.state.end and (step := _next_ready(draft, tried)):
+        tried.add(step.id)
+        _expand(draft, step)
+    _dispatch_waiting(draft)
     if not draft.state.end and all(step.over for step in draft.state.steps.values()):
         _finish(draft)
-    if not draft.state.end and not draft.state.in_flight and not draft.state.timers:
+    if not draft.state.end and not draft.state.in_flight and not _is_waiting(draft.state):
         draft.end("FAILED", "STUCK", "no task is in flight and no timer is set")
 
 
-def _ready(draft: Draft, step: PlanStep) -> bool:
-    """Whether the step can begin now; one that asks a person waits for the answer and for nothing else."""
-    steps = draft.state.steps
-    begun = steps[step.id].over or steps[step.id].items >= 0
-    return not begun and step.id not in draft.state.open_gates and all(steps[need].over for need in step.needs)
+def _is_waiting(state: State) -> bool:
+    """Whether something but the deadline of the run is awaited."""
+    return any(name != DEADLINE for name in state.timers)
+
+
+def _next_ready(draft: Draft, tried: set[str]) -> PlanStep | None:
+    """The next step that can begin now, in the order of the plan; one that asks a person waits for the answer and for
+    nothing else. A step that becomes a fact at once may make ready what stands before it."""
+    steps, asking = draft.state.steps, draft.state.open_gates
+    for step in draft.state.plan:
+        begun = steps[step.id].over or steps[step.id].items >= 0
+        if begun or step.id in tried or step.id in asking:
+            continue
+        if all(steps[need].over for need in step.needs):
+            return step
+    return None
 
 
 def _expand(draft: Draft, step: PlanStep) -> None:
-    """A step whose needs are decided becomes tasks, is skipped, or waits for somebody who offers what it asks for."""
+    """A step whose needs are decided becomes tasks or facts, is skipped, or waits: for somebody who offers what it asks
+    for, or for a person."""
     work = draft.work(step)
     if step.when and not truth(work.holds()):
         draft.emit(e.StepSkipped, step=step.id, reason=f"{step.when} is not true")
+    elif not (problem := _too_much(draft, step, work)):
+        _check_keys(draft, step, work)
+        _begin(draft, step, work)
+    else:
+        draft.end("FAILED", "BUDGET_EXCEEDED", problem)
+
+
+def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
+    if step.question:
+        gates.ask(draft, step, work)
         return
-    taking_part = voices(step, draft.view)
-    if not taking_part and len(work):
+    if step.value:
+        _compute(draft, step, work)
+        return
+    who = chosen(work, draft.state, draft.view)
+    if who.nobody:
+        _without_tasks(draft, step, work)
+        for index in range(len(work)):
+            if not draft.state.end:
+                lack(draft, step, work.key(index), "LOW_CONFIDENCE", "nobody was chosen to do it")
+        return
+    if not who.voices and len(work) and not (step.gate and step.id in draft.state.gates):
         if not draft.state.steps[step.id].awaiting:
             draft.emit(e.CapabilityAwaited, step=step.id, capability=awaited(step), delay_ms=step.await_ms)
         return
-    keys = work.keys()
-    if doubled := sorted(key for key in keys if key in draft.state.facts or key in draft.state.missing):
-        raise BadExpression(f"step {step.id!r} names the key {doubled[0]!r}, which another step has decided")
+    voices = gates.passes(draft, step, work, who.voices)
+    if voices is None:
+        return
+    if len(draft.state.tasks) + (tasks := _groups(step, work) * len(voices)) > TASKS_LIMIT:
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
+        return
+    draft.emit(
+        e.StepExpanded,
+        step=step.id,
+        items=len(work),
+        per_task=_per_task(step, work),
+        voices=voices,
+        fallback=who.fallback,
+    )
+    if size := _too_large(draft, step, work):
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
+
+
+def _per_task(step: PlanStep, work: Work) -> int:
+    return 1 if step.team else max(1, -(-len(work) // step.tasks))
+
+
+def _groups(step: PlanStep, work: Work) -> int:
+    return -(-len(work) // _per_task(step, work))
+
+
+def _too_much(draft: Draft, step: PlanStep, work: Work) -> str:
+    """Why a step has more items than a run can have, else an empty text."""
+    per_task = len(work) if step.value else _per_task(step, work)
+    if per_task > ITEMS_LIMIT:
+        return f"a task of step {step.id!r} has {per_task} items, {ITEMS_LIMIT} at most"
+    return ""
+
+
+def _check_keys(draft: Draft, step: PlanStep, work: Work) -> None:
+    """Raises BadExpression where keys of the step are taken."""
+    keys, state = work.keys(), draft.state
+    taken = sorted(key for key in keys if key in state.facts or key in state.missing)
+    if taken and not step.replaces:
+        raise BadExpression(f"step {step.id!r} names the key {taken[0]!r}, which another step has decided")
     if len(set(keys)) < len(keys):
         twice = min(key for key, count in Counter(keys).items() if count > 1)
         raise BadExpression(f"step {step.id!r} names a key twice: {twice!r}")
-    per_task = 1 if step.team else max(1, -(-len(work) // step.tasks))
-    tasks = -(-len(work) // per_task) * len(taking_part)
-    if per_task > ITEMS_LIMIT:
-        draft.end(
-            "FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} has {per_task} items, {ITEMS_LIMIT} at most"
-        )
-        return
-    if len(draft.state.tasks) + tasks > TASKS_LIMIT:
-        draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
-        return
-    if not passes(draft, step, work):
-        return
-    draft.emit(e.StepExpanded, step=step.id, items=len(work), per_task=per_task, voices=tuple(taking_part))
-    if size := _too_large(draft, step, work):
-        draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
+
+
+def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
+    """A step that is an expression is decided at once."""
+    values = [work.value(index) for index in range(len(work))]
+    _without_tasks(draft, step, work)
+    for key, value in zip(work.keys(), values, strict=True):
+        if not draft.state.end:
+            decided(draft, step, key, value, "", "value")
+
+
+def answered(draft: Draft, gate: str) -> None:
+    """The answer of a person becomes the fact of the step that asked; a denial is no value."""
+    step, said = draft.state.step(gate), draft.state.gates[gate]
+    work = draft.work(step)
+    _without_tasks(draft, step, work)
+    if said.approved:
+        decided(draft, step, work.key(0), said.value, said.by, "answer")
+    else:
+        lack(draft, step, work.key(0), "POLICY_BLOCKED", f"{said.by} did not answer")
+
+
+def unanswered(draft: Draft, gate: str, reason: str) -> None:
+    """Nobody answered a step in time."""
+    step = draft.state.step(gate)
+    work = draft.work(step)
+    _without_tasks(draft, step, work)
+    lack(draft, step, work.key(0), "POLICY_BLOCKED", reason)
+
+
+def _without_tasks(draft: Draft, step: PlanStep, work: Work) -> None:
+    draft.emit(e.StepExpanded, step=step.id, items=len(work), per_task=max(1, len(work)), voices=())
 
 
 def _too_large(draft: Draft, step: PlanStep, work: Work) -> int:
@@ -96,16 +186,20 @@ def _too_large(draft: Draft, step: PlanStep, work: Work) -> int:
     return 0
 
 
-def _dispatch_planned(draft: Draft) -> None:
-    """Give out planned tasks, in the order of the plan, while the run has less than `parallel` in flight."""
+def _dispatch_waiting(draft: Draft) -> None:
+    """Give out what waits, first what had a turn already, then what is planned, in the order of the plan, while the run
+    has less than `parallel` in flight and its budget allows the next one."""
+    for name in draft.state.ready:
+        if not _has_room(draft) or not give(draft, name):
+            return
     for step in draft.state.plan:
-        state = draft.state.steps[step.id]
-        for index in range(state.dispatched, max(state.tasks, 0)):
-            if draft.state.end or draft.state.in_flight >= draft.state.parallel:
+        while _has_room(draft) and (state := draft.state.steps[step.id]).dispatched < state.tasks:
+            if not give(draft, task_id(step.id, state, state.dispatched)):
                 return
-            name = task_id(step.id, state, index)
-            task = draft.state.tasks[name]
-            dispatch(draft, name, Voice(task.specialist, task.contract))
+
+
+def _has_room(draft: Draft) -> bool:
+    return not draft.state.end and draft.state.in_flight < draft.state.parallel
 
 
 def _finish(draft: Draft) -> None:
@@ -128,13 +222,23 @@ def _finish(draft: Draft) -> None:
 def _lacking(state: State) -> list[str]:
     """What a degraded result lacks: keys without a value, voices that failed, by key, and what child runs lack."""
     silent = {step.id: step.silent for step in state.plan}
+    bids = {step.id for step in state.plan if step.bid}
+    rounds = {step.id for step in state.plan if step.origin and not step.origin.startswith("woken.")}
+    revised = {name for name, step in state.steps.items() if step.revised}
     voices_gone = [
         f"{voice.by} on {key} ({voice.code})"
         for key, fact in sorted(state.facts.items())
         for voice in fact.declined
-        if voice.code not in silent[fact.step]
+        if voice.code not in silent[fact.step] and fact.step not in revised and fact.step not in bids
     ]
     children = [
-        f"{name} ({task.message})" for name, task in sorted(state.tasks.items()) if task.message and not task.code
+        f"{name} ({task.message})"
+        for name, task in sorted(state.tasks.items())
+        if task.child and task.message and not task.code
     ]
-    return [f"{key} ({missing.code})" for key, missing in sorted(state.missing.items())] + voices_gone + children
+    gone = [
+        f"{key} ({missing.code})"
+        for key, missing in sorted(state.missing.items())
+        if missing.step not in revised and key not in state.facts and missing.step not in rounds
+    ]
+    return gone + voices_gone + children

@@ -9,13 +9,14 @@ Read it from the top: `decide` matches the input, each case ends in `advance`, w
 
 from msgspec import Struct
 
-from projections.canonical import State, TaskState, booking, group_span
+from projections.canonical import State, TaskState, booking
 from schemas import events as e
 from schemas.catalogue import View
-from schemas.codec import INPUT_EVENTS_LIMIT, VALUE_LIMIT, encode, unstorable
+from schemas.codec import INPUT_EVENTS_LIMIT, encode
 from schemas.expressions import BadExpression
 from schemas.goals import Goal
 from schemas.inputs import (
+    Answer,
     Approve,
     Cancel,
     CapabilityCame,
@@ -33,18 +34,26 @@ from schemas.inputs import (
 )
 from schemas.plans import plan_steps
 from schemas.playbooks import Playbook
+from schemas.steps import GatePlan
 from schemas.validation import violation
-from supervisor import gates
-from supervisor.advance import advance
-from supervisor.attempts import dispatch, failed, succeeded
+from supervisor import gates, loops
+from supervisor.advance import advance, answered, unanswered
+from supervisor.attempts import blocked, failed, give_or_wait, handed_on, never_begun, stale, succeeded
+from supervisor.breaches import breach, keys_of
 from supervisor.draft import Draft
-from supervisor.policy import WAITS_LIMIT, awaited, child_code, oversized, substitute, voices
+from supervisor.policy import WAITS_LIMIT, awaited, child_code, chosen, least, oversized
 
 RULES = 2
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
 KNOWN_RULES = frozenset({2})
 """The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
 among them: keep what they did under its version, or give it up here, in the open."""
+STALE_LIMIT = 3
+"""How often a task is given out again because facts have changed; then its result is taken, and marked."""
+QUESTIONS_LIMIT = 20
+"""Questions that one task may ask people."""
+GATE_MS = 366 * 86_400_000
+"""The longest time for an answer."""
 SUPERVISOR = "_supervisor"
 """The client name under which child runs are asked for."""
 
@@ -103,13 +112,14 @@ def _handle(draft: Draft, cause: Input) -> None:
             _end_of_task(draft, author, end)
         case Started() as started:
             _start_of_task(draft, author, started)
-        case Progress() | ToolCalled():
+        case ToolCalled() as called:
+            _tool_called(draft, author, called)
+        case Progress():
             pass
         case Cancel(reason=reason):
             _cancel(draft, author, reason)
-        case Approve() | Deny() as said:
-            if gates.answer(draft, author, said):
-                advance(draft)
+        case Approve() | Deny() | Answer() as said:
+            _answered(draft, author, said)
         case TimerDue() | CapabilityCame() | ChildEnded() | ParentEnded() as wake if not draft.state.end:
             _wake(draft, wake)
 
@@ -147,7 +157,7 @@ def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list
     if state.goal and state.rules < rules:
         ended.emit(e.RulesChanged, rules=rules)
     if isinstance(end := cause.body, Ended):
-        ended.late(cause.address.author, reason, end.task, end.execution[:64], end.usage)
+        ended.late(cause.address.author, reason, end)
     ended.end("FAILED", "BUDGET_EXCEEDED", reason)
     return ended.events
 
@@ -180,10 +190,10 @@ def _open(state: State, cause: Input, goal: Goal, view: View, rules: int) -> lis
             return Rejected(problem)
         draft.fail("INVALID_INPUT", problem)  # its parent waits for the end of the run
         return draft.events
-    return _plan(draft, cause, playbook)
+    return _plan(draft, cause, goal, playbook)
 
 
-def _plan(draft: Draft, cause: Input, playbook: Playbook) -> list[e.Event]:
+def _plan(draft: Draft, cause: Input, goal: Goal, playbook: Playbook) -> list[e.Event]:
     opened = draft.state
     draft.emit(
         e.PlanCommitted,
@@ -191,6 +201,11 @@ def _plan(draft: Draft, cause: Input, playbook: Playbook) -> list[e.Event]:
         returns=playbook.returns,
         result=playbook.result,
         parallel=playbook.parallel,
+        budget=least(playbook.budget.limits(), goal.budget.limits()),
+        deadline_ms=round(1000 * min(filter(None, (playbook.deadline_s, goal.deadline_s)), default=0)),
+        breaker=playbook.breaker,
+        repeats=playbook.repeats,
+        on_loop=playbook.on_loop,
     )
     try:
         advance(draft)
@@ -230,43 +245,91 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
         return
     task = _addressed(draft, author, end.task, end.attempt)
     if isinstance(task, str):
-        if known and author in {known.specialist, *known.tried}:
-            draft.late(author, task, end.task, execution, end.usage)
-        else:  # who never had the task has used nothing for it, whatever it says
-            draft.late(author, task)
+        # who never had the task has used nothing for it, whatever it says
+        had = known and author in {known.specialist, *known.tried}
+        draft.late(author, task, end if had else None)
         return
     if task.child:
-        draft.late(author, "the task is with a child run", end.task, execution, end.usage)
+        draft.late(author, "the task is with a child run", end)
         return
-    code, message = end.code, end.message
-    if not code and (problem := _breach(draft, task, end)):
-        code, message = "INVALID_OUTPUT", problem
-    if code:
-        failed(draft, end.task, code, message[:1000], execution, end.usage)
-    else:
-        succeeded(draft, end.task, execution, end.claims, end.silences, end.usage)
+    code, message = end.code, end.message[:1000]
+    if problem := breach(draft, task, end):
+        code, message = problem
+    match code:
+        case "":
+            _result(draft, task, end)
+        case "NEEDS_INPUT":
+            _asked(draft, task, end)
+        case "HANDED_OFF":
+            handed_on(draft, end.task, end.to, message, execution, end.usage)
+        case _:
+            failed(draft, end.task, code, message, execution, end.usage)
     advance(draft)
 
 
-def _breach(draft: Draft, task: TaskState, end: Ended) -> str:
-    """How an end breaks the contract: its keys are not those of the task, a value is too large or out of schema."""
-    work = draft.work(draft.state.step(task.step))
-    keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
-    named = [claim.key for claim in end.claims] + [silence.key for silence in end.silences]
-    if sorted(named) != sorted(keys):
-        odd = next((key for key in named if key not in keys or named.count(key) > 1), None)
-        if odd is None:
-            return f"says nothing about {min(key for key in keys if key not in named)!r}"
-        return f"names {odd[:200]!r} twice, or the task does not"
-    contract = draft.view.contract_at(task.contract)
-    for claim in end.claims:
-        if reason := unstorable(claim.value):
-            return f"the value of {claim.key!r}: {reason}"
-        if len(encode(claim.value)) > VALUE_LIMIT:
-            return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
-        if contract and (problem := violation(contract.output, claim.value)):
-            return f"the value of {claim.key!r}: {problem}"
-    return ""
+def _result(draft: Draft, task: TaskState, end: Ended) -> None:
+    step = draft.state.step(task.step)
+    changed = draft.work(step).changed(task) if step.stale == "again" else []
+    if changed and task.stale < STALE_LIMIT:
+        stale(draft, end.task, changed, end.execution[:64], end.usage)
+    else:
+        succeeded(draft, end.task, end.execution[:64], end.claims, end.silences, end.usage)
+
+
+def _asked(draft: Draft, task: TaskState, end: Ended) -> None:
+    """A specialist asks people in the middle of its task, which goes on when they have answered."""
+    asked = sum(gate.task == end.task for gate in draft.state.gates.values())
+    if end.question is None or asked >= QUESTIONS_LIMIT:
+        reason = f"it asked {asked} times; {QUESTIONS_LIMIT} at most" if asked else "it asks nothing"
+        failed(draft, end.task, "BUDGET_EXCEEDED", reason, end.execution[:64], end.usage)
+        return
+    draft.emit(
+        e.AttemptFailed,
+        task=end.task,
+        attempt=task.attempt,
+        code="NEEDS_INPUT",
+        message=end.question.ask[:1000],
+        lost=False,
+        execution=end.execution[:64],
+        usage=end.usage,
+    )
+    question = end.question
+    gates.open_gate(
+        draft,
+        f"{end.task}.{task.attempt}",
+        GatePlan(question.ask[:1000], min(max(question.expires_ms, 1), GATE_MS), schema=question.schema),
+        question.action,
+        task=end.task,
+    )
+    if not draft.state.gates[f"{end.task}.{task.attempt}"].open:
+        give_or_wait(draft, end.task)
+
+
+def _tool_called(draft: Draft, author: str, called: ToolCalled) -> None:
+    task = _addressed(draft, author, called.task, called.attempt)
+    if isinstance(task, TaskState) and not task.child:
+        loops.tool_failed(draft, task, called)
+
+
+# --- answers of people ------------------------------------------------------------------------------------------------
+
+
+def _answered(draft: Draft, person: str, said: Approve | Deny | Answer) -> None:
+    gate = gates.answer(draft, person, said)
+    if gate is None:
+        return
+    reason = f": {said.reason[:1000]}" if isinstance(said, Deny) and said.reason else ""
+    denied = "" if gate.approved else f"{person} denied {said.gate!r}{reason}"
+    if gate.task:
+        if denied:
+            blocked(draft, gate.task, denied)
+        else:
+            give_or_wait(draft, gate.task)
+    elif said.gate in draft.state.steps and draft.state.step(said.gate).question:
+        answered(draft, said.gate)
+    elif denied:
+        draft.fail("POLICY_BLOCKED", denied)
+    advance(draft)
 
 
 # --- wakes ------------------------------------------------------------------------------------------------------------
@@ -277,29 +340,43 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
     if timer is None or timer.armed != armed:
         return
     kind, _, subject = name.partition(".")
-    if kind == "gate":
-        draft.fail("POLICY_BLOCKED", f"nobody approved {subject!r} within {timer.delay_ms} ms")
-        return
-    if kind == "await":
-        step = draft.state.step(subject)
-        if voices(step, draft.view):  # the contract came first, only the wake about it comes later
-            advance(draft)
-            return
-        draft.end("FAILED", "STUCK", f"nobody offered {awaited(step)!r} within {step.await_ms} ms")
-        return
-    task = draft.state.tasks[subject]
-    if task.started or task.child or task.waits + 1 >= WAITS_LIMIT:
-        limit = (
-            f"{task.work_ms} ms of work" if task.started or task.child else f"{timer.delay_ms} ms, {WAITS_LIMIT} times"
-        )
-        reason = "not ended" if task.started or task.child else "not begun"
-        failed(draft, subject, "TIMEOUT", f"{reason} within {limit}")
-    else:
-        message = f"nobody began it within {timer.delay_ms} ms"
-        draft.emit(e.AttemptFailed, task=subject, attempt=task.attempt, code="TIMEOUT", message=message, lost=False)
-        step = draft.state.step(task.step)
-        dispatch(draft, subject, substitute(step, draft.state.tasks[subject], draft.view))
+    match kind:
+        case "run":
+            draft.end("FAILED_RETRYABLE", "TIMEOUT", f"the run has not ended within {timer.delay_ms} ms")
+        case "gate":
+            _gate_expired(draft, subject, timer.delay_ms)
+        case "await":
+            step = draft.state.step(subject)
+            who = chosen(draft.work(step), draft.state, draft.view)
+            if not who.voices and not who.nobody:  # else the contract came first, only the wake about it comes later
+                draft.end("FAILED", "STUCK", f"nobody offered {awaited(step)!r} within {step.await_ms} ms")
+        case "retry":
+            give_or_wait(draft, subject)
+        case _:
+            _task_timed_out(draft, subject, timer.delay_ms)
     advance(draft)
+
+
+def _gate_expired(draft: Draft, name: str, delay_ms: int) -> None:
+    gate = draft.state.gates[name]
+    reason = f"nobody {'approved' if gate.schema is None else 'answered'} {name!r} within {delay_ms} ms"
+    if gate.task:
+        blocked(draft, gate.task, reason)
+    elif name in draft.state.steps and draft.state.step(name).question:
+        unanswered(draft, name, reason)
+    else:
+        draft.fail("POLICY_BLOCKED", reason)
+
+
+def _task_timed_out(draft: Draft, name: str, delay_ms: int) -> None:
+    task = draft.state.tasks[name]
+    waits = 1 if draft.state.step(task.step).bid else WAITS_LIMIT
+    if task.started or task.child:
+        failed(draft, name, "TIMEOUT", f"not ended within {task.work_ms} ms of work")
+    elif task.waits + 1 >= waits:
+        failed(draft, name, "TIMEOUT", f"not begun within {delay_ms} ms, {waits} times")
+    else:
+        never_begun(draft, name, delay_ms)
 
 
 def _end_of_child(draft: Draft, child: ChildEnded) -> None:
@@ -307,9 +384,7 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
     if task is None or task.status != "dispatched" or task.child != child.child:
         return
     if child.end in {"DONE", "DEGRADED"}:
-        work = draft.work(draft.state.step(task.step))
-        keys = [work.key(index) for index in group_span(draft.state.steps[task.step], task.group)]
-        claims = tuple(e.Claim(key, child.result) for key in keys)
+        claims = tuple(e.Claim(key, child.result) for key in keys_of(draft, task))
         lacking = f"child run {child.child} is DEGRADED: {child.reason}"[:1000] if child.end == "DEGRADED" else ""
         succeeded(draft, child.task, child.child, claims, (), child.usage, lacking)
     else:

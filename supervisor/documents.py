@@ -1,16 +1,27 @@
 """What expressions and tasks see of a run: its input, and the facts of the steps that theirs needs.
 
-Pure. A step sees only facts of steps that it needs, directly or not. Those are decided before it is expanded and do
-not change, so its items, keys and inputs can be derived again, at any later time, with the same result.
+Pure. A step sees only facts of steps that it needs, directly or not, and those that its plan names. They are decided
+before it is expanded. A fact may get a newer value later, so everything is seen as of a version of the run: the items
+and keys of a step as of its expansion, the inputs and facts of a task as of its dispatch. So all can be derived again,
+at any later time, with the same result.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from projections.canonical import Fact, State, StepState, group_span
+from projections.canonical import Fact, State, StepState, TaskState, group_span
 from schemas.expressions import BadExpression, evaluate, fill, produce
 from schemas.steps import PlanStep
-from schemas.subjects import is_key
-from schemas.tasks import Item, ReadFact, Task
+from schemas.subjects import is_key, key_matches
+from schemas.tasks import Item, ReadFact
+
+
+class Seen(NamedTuple):
+    """A fact as of some version of the run."""
+
+    fact: Fact
+    value: Any
+    version: int
+    by: str
 
 
 def ancestors(state: State, step: PlanStep) -> set[str]:
@@ -25,21 +36,43 @@ def ancestors(state: State, step: PlanStep) -> set[str]:
     return found
 
 
-def document(state: State, step: PlanStep | None = None) -> dict[str, Any]:
+def visible(state: State, step: PlanStep | None, at: int | None = None) -> dict[str, Seen]:
+    """The facts that `step` sees as of version `at` (None: now), by key; all of the run where there is no step."""
+    steps = None if step is None else ancestors(state, step)
+    keys = () if step is None else step.sees
+    found: dict[str, Seen] = {}
+    for key, fact in sorted(state.facts.items()):
+        if steps is None or fact.step in steps or key in keys or any(old.step in steps for old in fact.previous):
+            seen = _as_of(fact, at)
+            if seen:
+                found[key] = seen
+    return found
+
+
+def _as_of(fact: Fact, at: int | None) -> Seen | None:
+    if at is None or fact.version <= at:
+        return Seen(fact, fact.value, fact.version, fact.by)
+    old = next((old for old in reversed(fact.previous) if old.version <= at), None)
+    return Seen(fact, old.value, old.version, old.by) if old else None
+
+
+def document(state: State, step: PlanStep | None = None, at: int | None = None) -> dict[str, Any]:
     """The document for expressions of `step`, or of the run's result when there is none."""
-    seen = {name.id for name in state.plan} if step is None else ancestors(state, step)
-    facts = {key: fact for key, fact in sorted(state.facts.items()) if fact.step in seen}
+    facts = visible(state, step, at)
+    steps = {one.id for one in state.plan} if step is None else ancestors(state, step)
+    missing = (key for key, one in state.missing.items() if one.step in steps and key not in facts)
     return {
         "input": state.input,
-        "facts": _nested({key: fact.value for key, fact in facts.items()}),
-        "claims": _nested({key: _claims(fact) for key, fact in facts.items()}),
-        "missing": sorted(key for key, missing in state.missing.items() if missing.step in seen),
+        "facts": _nested({key: seen.value for key, seen in facts.items()}),
+        "claims": _nested({key: _claims(seen) for key, seen in facts.items()}),
+        "missing": sorted(missing),
     }
 
 
-def _claims(fact: Fact) -> list[dict[str, Any]]:
-    won = {"by": fact.by, "value": fact.value, "won": True}
-    return [won, *({"by": loser.by, "value": loser.value, "won": False} for loser in fact.losers)]
+def _claims(seen: Seen) -> list[dict[str, Any]]:
+    won = {"by": seen.by, "value": seen.value, "won": True}
+    losers = seen.fact.losers if seen.version == seen.fact.version else ()
+    return [won, *({"by": loser.by, "value": loser.value, "won": False} for loser in losers)]
 
 
 def _nested(values: dict[str, Any]) -> dict[str, Any]:
@@ -67,9 +100,19 @@ class Work:
 
     def __init__(self, state: State, step: PlanStep) -> None:
         self.state, self.step = state, step
-        self._document = document(state, step)
+        expanded = state.steps[step.id]
+        self._at = expanded.at if expanded.items >= 0 else state.version
+        self._documents: dict[int, dict[str, Any]] = {}
+        self._document = self._as_of(self._at)
         self._list = self._evaluate_list()
         self._keys: dict[int, str] = {}
+
+    def _as_of(self, at: int) -> dict[str, Any]:
+        """While no fact of the run has got a newer value, all versions after the expansion look the same."""
+        version = at if self.state.replaced else self._at
+        if version not in self._documents:
+            self._documents[version] = document(self.state, self.step, at if self.state.replaced else None)
+        return self._documents[version]
 
     def _evaluate_list(self) -> list[Any] | None:
         if not self.step.for_each:
@@ -82,8 +125,9 @@ class Work:
     def __len__(self) -> int:
         return 1 if self._list is None else len(self._list)
 
-    def _scope(self, index: int) -> dict[str, Any]:
-        return self._document if self._list is None else self._document | {"item": self._list[index], "index": index}
+    def _scope(self, index: int, at: int | None = None) -> dict[str, Any]:
+        seen = self._document if at is None else self._as_of(at)
+        return seen if self._list is None else seen | {"item": self._list[index], "index": index}
 
     def key(self, index: int) -> str:
         if index not in self._keys:
@@ -99,49 +143,52 @@ class Work:
     def keys(self) -> list[str]:
         return [self.key(index) for index in range(len(self))]
 
-    def input(self, index: int) -> dict[str, Any]:
-        scope = self._scope(index)
+    def input(self, index: int, at: int | None = None) -> dict[str, Any]:
+        scope = self._scope(index, at)
         return {name: produce(expression, scope) for name, expression in self.step.input.items()}
 
-    def accepts(self, index: int, claim: dict[str, Any]) -> Any:
-        """The value of the step's `accept` for a claim `{value, confidence, by}`."""
-        return evaluate(self.step.accept, self._scope(index) | {"input": self.input(index)} | claim)
+    def value(self, index: int) -> Any:
+        """The value of a step that is an expression."""
+        return produce(self.step.value, self._scope(index))
+
+    def accepts(self, index: int, at: int | None, claim: dict[str, Any]) -> Any:
+        """The value of the step's `accept` for a claim `{value, confidence, by}` of a task that was dispatched at
+        `at`."""
+        return evaluate(self.step.accept, self._scope(index, at) | {"input": self.input(index, at)} | claim)
 
     def holds(self) -> Any:
         """The value of the step's `when`."""
         return evaluate(self.step.when, self._document)
 
-    def items(self, step: StepState, group: int) -> tuple[Item, ...]:
-        return tuple(Item(self.key(index), self.input(index)) for index in group_span(step, group))
+    def route(self) -> list[str]:
+        """The specialists that the step's `route` names, first choice first."""
+        found = evaluate(self.step.route, self._document)
+        names = [found] if isinstance(found, str) else found if found is not None else []
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise BadExpression(f"route {self.step.route!r} is neither a name nor a list of names here")
+        return list(dict.fromkeys(names))
 
-    def read_facts(self) -> dict[str, ReadFact]:
-        """The facts that the step's tasks may read, by `reads`, among those of the steps that it needs."""
-        seen = ancestors(self.state, self.step)
+    def items(self, step: StepState, group: int, at: int | None = None) -> tuple[Item, ...]:
+        return tuple(Item(self.key(index), self.input(index, at)) for index in group_span(step, group))
+
+    def read_facts(self, at: int | None = None) -> dict[str, ReadFact]:
+        """The facts that the step's tasks may read, by `reads`, among those that the step sees."""
+        if not self.step.reads:
+            return {}
+        seen = visible(self.state, self.step, at if self.state.replaced else None)
         return {
-            key: ReadFact(fact.value, fact.version)
-            for key, fact in sorted(self.state.facts.items())
-            if fact.step in seen and any(_matches(pattern, key) for pattern in self.step.reads)
+            key: ReadFact(one.value, one.version)
+            for key, one in seen.items()
+            if any(key_matches(pattern, key) for pattern in self.step.reads)
         }
 
-
-def _matches(pattern: str, key: str) -> bool:
-    return key == pattern or (pattern.endswith(".*") and key.startswith(pattern[:-1]))
-
-
-def task_message(work: Work, name: str, span: str) -> Task:
-    """The self-contained message of the attempt of task `name` that is in flight."""
-    state, task = work.state, work.state.tasks[name]
-    return Task(
-        log=state.log,
-        run=state.run,
-        task=name,
-        attempt=task.attempt,
-        specialist=task.specialist,
-        contract=task.contract,
-        items=work.items(state.steps[task.step], task.group),
-        facts=work.read_facts(),
-        read_version=task.read_version,
-        wait_ms=task.wait_ms,
-        work_ms=task.work_ms,
-        span=span,
-    )
+    def changed(self, task: TaskState) -> list[str]:
+        """The keys of the facts that rest otherwise now than when `task` was dispatched, among those that it may read;
+        `input` stands for those that its input was made of."""
+        if not self.state.replaced:
+            return []
+        was, now = self.read_facts(task.read_version), self.read_facts(self.state.version)
+        keys = [key for key, fact in was.items() if now[key].version != fact.version]
+        step = self.state.steps[task.step]
+        same = self.items(step, task.group, task.read_version) == self.items(step, task.group, self.state.version)
+        return keys if same else [*keys, "input"]

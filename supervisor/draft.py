@@ -10,9 +10,9 @@ from projections.canonical import LATE_LIMIT, State, late_name
 from projections.evolve import evolve
 from schemas import events as e
 from schemas.catalogue import View
-from schemas.inputs import Input
+from schemas.inputs import Ended, Input
 from schemas.steps import PlanStep
-from schemas.usage import Usage
+from schemas.usage import COUNT_LIMIT
 from supervisor.documents import Work
 
 Draftable = type[e.Event]
@@ -25,7 +25,7 @@ class Draft:
         self.state = state
         self.view = view
         self.events: list[e.Event] = []
-        self._works: dict[str, Work] = {}
+        self._works: dict[tuple[str, int], Work] = {}
         self._at = max(state.now, cause.time_ms)
         self._cause = e.Cause(cause.seq, cause.sha256)
 
@@ -35,16 +35,18 @@ class Draft:
         self.state = evolve(self.state, event)
 
     def work(self, step: PlanStep) -> Work:
-        """The work of a step whose needs are decided; from then on it does not change. Raises BadExpression."""
-        if step.id not in self._works:
-            self._works[step.id] = Work(self.state, step)
-        return self._works[step.id]
+        """The work of a step whose needs are decided; from then on it does not change until a fact gets a newer value.
+        Raises BadExpression."""
+        known = (step.id, self.state.replaced)
+        if known not in self._works:
+            self._works[known] = Work(self.state, step)
+        return self._works[known]
 
-    def late(self, author: str, reason: str, task: str = "", execution: str = "", usage: Usage | None = None) -> None:
-        """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted."""
+    def late(self, author: str, reason: str, end: Ended | None = None) -> None:
+        """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted. `end` is the
+        end of an execution, whose usage is booked."""
         if self._counts(author):
-            used = usage or Usage()
-            self.emit(e.InputLate, author=author, reason=reason, task=task, execution=execution, usage=used)
+            self.emit(e.InputLate, author=author, reason=reason, **(_booked(end) if end else {}))
 
     def rejected(self, author: str, subject: str, reason: str) -> None:
         """Record, in `_board`, an input that belongs to no run."""
@@ -69,3 +71,8 @@ class Draft:
                 self.end("POLICY_BLOCKED", code, reason)
             case _:
                 self.end("FAILED", code, reason)
+
+
+def _booked(end: Ended) -> dict[str, Any]:
+    attempt = min(end.attempt, COUNT_LIMIT)
+    return {"task": end.task, "execution": end.execution[:64], "usage": end.usage, "attempt": attempt}

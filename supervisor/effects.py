@@ -12,11 +12,12 @@ from blackboard.queue import Entry, TaskKey
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
-from schemas.goals import Goal, ParentTask
+from schemas.goals import Budget, Goal, ParentTask
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
-from schemas.usage import Usage
-from supervisor.documents import Work, task_message
-from supervisor.policy import span_id, voices
+from schemas.usage import Limits, Usage
+from supervisor.documents import Work
+from supervisor.messages import reserved_for, task_message
+from supervisor.policy import chosen, span_id
 
 
 class ChildGoal(Struct, frozen=True):
@@ -61,13 +62,16 @@ def child_goals(state: State) -> Iterator[ChildGoal]:
     for name, task in state.tasks.items():
         if task.status == "dispatched" and task.child:
             work = Work(state, state.step(task.step))
-            items = work.items(state.steps[task.step], task.group)
+            items = work.items(state.steps[task.step], task.group, task.read_version)
+            share = reserved_for(task)
             goal = Goal(
                 team=task.specialist,
                 input=items[0].input,
+                budget=Budget(tokens=share.tokens, tool_calls=share.tool_calls, micro_usd=share.micro_usd),
                 parent=ParentTask(run=state.run, task=name, depth=depth),
             )
-            yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True).encode())
+            unset = {"budget"} if share == Limits() else None
+            yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True, exclude=unset).encode())
 
 
 def children(state: State) -> list[str]:
@@ -127,6 +131,8 @@ def wake_for_capability(state: State, view: View) -> Wake | None:
     if state.end:
         return None
     for name, step in state.steps.items():
-        if step.awaiting and step.items < 0 and not step.skipped and voices(state.step(name), view):
-            return CapabilityCame(capability=step.awaiting)
+        if step.awaiting and step.items < 0 and not step.skipped:
+            who = chosen(Work(state, state.step(name)), state, view)
+            if who.voices or who.nobody:
+                return CapabilityCame(capability=step.awaiting)
     return None

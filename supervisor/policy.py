@@ -7,14 +7,18 @@ import hashlib
 from typing import get_args
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from projections.canonical import State, StepState, TaskState
 from schemas.catalogue import View
 from schemas.codec import STATE_LIMIT, encode
-from schemas.contracts import RETRIED
+from schemas.contracts import RETRIED, Contract
 from schemas.events import StopCode
-from schemas.steps import PlanStep, Voice
+from schemas.steps import PlanStep, Voice, Where
+from schemas.usage import COUNT_LIMIT, Limits
+from supervisor.documents import Work
 
+AUTHORITIES = ("observe", "propose", "effect")
 WAITS_LIMIT = 3
 """Attempts in a row that nobody started before the task ends."""
 DEPTH_LIMIT = 8
@@ -26,25 +30,80 @@ ATTEMPTS = 3
 
 
 class Allowance(Struct, frozen=True):
-    """What one attempt gets, in milliseconds, and how many attempts may fail."""
+    """What one attempt gets: times in milliseconds, how many attempts may fail, what it may use."""
 
     wait_ms: int
     work_ms: int
     attempts: int
+    limits: Limits
 
 
-def voices(step: PlanStep, view: View) -> list[Voice]:
-    """Who takes part in a step; none when nobody offers what it asks for."""
+class Chosen(Struct, frozen=True):
+    """Who takes part in a step, and who takes over. `nobody`: the route of the step leads to nobody, so that there is
+    nothing to wait for."""
+
+    voices: tuple[Voice, ...]
+    fallback: tuple[str, ...] = ()
+    nobody: bool = False
+
+
+def chosen(work: Work, state: State, view: View) -> Chosen:
+    """Raises BadExpression."""
+    step = work.step
     if step.team:
-        return [Voice(step.team)] if view.playbook(step.team) else []
-    offering = [Voice(name, seq) for name, seq, _ in view.offering(step.capability)]
+        return Chosen((Voice(step.team),) if view.playbook(step.team) else ())
+    offering = offers(step, state, view)
+    if step.route:
+        return _routed(step, work.route(), offering)
     match step.specialist:
         case "all":
-            return offering
+            voices = offering
         case "":
-            return offering[:1]
+            voices = offering[:1]
         case named:
-            return [voice for voice in offering if voice.specialist == named]
+            voices = [voice for voice in offering if voice.specialist == named]
+    return Chosen(tuple(voices), step.fallback)
+
+
+def _routed(step: PlanStep, names: list[str], offering: list[Voice]) -> Chosen:
+    there = {voice.specialist: voice for voice in offering}
+    found = [there[name] for name in names if name in there]
+    others = tuple(voice.specialist for voice in found[1:])
+    return Chosen(tuple(found[:1]), (*others, *step.fallback), nobody=not names)
+
+
+def offers(step: PlanStep, state: State, view: View) -> list[Voice]:
+    """Who offers the step's capability and promises what it asks for, those that it prefers first; last those to whom
+    the run gives nothing more."""
+    found = [
+        (_rank(step.where, contract), name, seq)
+        for name, seq, contract in view.offering(step.capability)
+        if _promises(contract, step.where)
+    ]
+    found.sort(key=lambda one: (is_open(state, one[1]), one[0], one[1]))
+    return [Voice(name, seq) for _, name, seq in found]
+
+
+def _promises(contract: Contract, where: Where) -> bool:
+    if AUTHORITIES.index(contract.authority) > AUTHORITIES.index(where.authority):
+        return False
+    if where.micro_usd is not None and (contract.typical_micro_usd or 0) > where.micro_usd:
+        return False
+    if where.latency_ms is not None and (contract.typical_s or 0) * 1000 > where.latency_ms:
+        return False
+    return {scope for grant in contract.tools for scope in grant.scopes} >= set(where.scopes)
+
+
+def _rank(where: Where, contract: Contract) -> float:
+    """What is not known comes last."""
+    known = {"name": 0, "cost": contract.typical_micro_usd, "latency": contract.typical_s}[where.prefer]
+    return COUNT_LIMIT if known is None else known
+
+
+def is_open(state: State, specialist: str) -> bool:
+    """Whether the run gives nothing more to this specialist."""
+    breaker = state.breakers.get(specialist)
+    return breaker is not None and breaker.open
 
 
 def awaited(step: PlanStep) -> str:
@@ -52,23 +111,67 @@ def awaited(step: PlanStep) -> str:
     return step.team or (step.capability if step.specialist in {"", "all"} else f"{step.capability}@{step.specialist}")
 
 
-def substitute(step: PlanStep, task: TaskState, view: View) -> Voice:
-    """Who gets a task that was never started: the next who offers the capability and has not been tried; where the
-    step names its specialists, or there is nobody else, the same again."""
-    if step.capability and not step.specialist:
-        for name, seq, _ in view.offering(step.capability):
-            if name != task.specialist and name not in task.tried:
-                return Voice(name, seq)
-    return Voice(task.specialist, task.contract)
+def substitute(step: PlanStep, task: TaskState, state: State, view: View) -> Voice | None:
+    """Who else may do a task of a step that leaves it open: the next who offers the capability and has not had it."""
+    if not step.capability or step.specialist or step.route or task.index >= 0:
+        return None
+    others = (voice for voice in offers(step, state, view) if voice.specialist not in {task.specialist, *task.tried})
+    return next((voice for voice in others if not is_open(state, voice.specialist)), None)
+
+
+def fallback(task: TaskState, state: State, view: View) -> Voice | None:
+    """Who takes over, of those that the step names: the first who is there and has not had the task."""
+    if task.index >= 0:
+        return None
+    for name in state.steps[task.step].fallback:
+        contract = view.contract(name)
+        if contract and name not in {task.specialist, *task.tried} and not is_open(state, name):
+            return Voice(name, contract[0])
+    return None
+
+
+def handed_to(step: PlanStep, task: TaskState, to: str, view: View) -> Voice | None:
+    """Who gets a task that is handed to a specialist or a capability; it need not be one who has not had it."""
+    if contract := view.contract(to):
+        return Voice(to, contract[0])
+    others = (Voice(name, seq) for name, seq, _ in view.offering(to) if name != task.specialist)
+    return next(others, None)
 
 
 def allowance(step: PlanStep, state: StepState, task: TaskState, voice: Voice, view: View) -> Allowance:
     if step.team:
-        return Allowance(0, step.work_ms or CHILD_WORK_MS, step.attempts or ATTEMPTS)
+        return Allowance(0, step.work_ms or CHILD_WORK_MS, step.attempts or ATTEMPTS, step.budget)
     contract = view.contract_at(voice.contract)
     per_item = step.work_ms or (round(contract.deadline_s * 1000) if contract else 30_000)
-    items = min(state.per_task, state.items - task.group * state.per_task)
-    return Allowance(step.wait_ms, per_item * items, step.attempts or (contract.attempts if contract else ATTEMPTS))
+    items = 1 if task.index >= 0 else min(state.per_task, state.items - task.group * state.per_task)
+    limits = _narrower(step.budget, contract.budget.limits() if contract else Limits())
+    attempts = step.attempts or (contract.attempts if contract else ATTEMPTS)
+    return Allowance(step.wait_ms, per_item * items, attempts, limits)
+
+
+def _narrower(own: Limits, other: Limits) -> Limits:
+    """Of each limit the one that the step sets, else that of the contract."""
+    return Limits(*(o if s is None else s for s, o in zip(astuple(own), astuple(other), strict=True)))
+
+
+def least(one: Limits, other: Limits) -> Limits:
+    """Of each limit the lower one."""
+    pairs = zip(astuple(one), astuple(other), strict=True)
+    return Limits(*(min((limit for limit in pair if limit is not None), default=None) for pair in pairs))
+
+
+def backoff_ms(state: State, name: str, voice: Voice, view: View) -> int:
+    """The delay before the next attempt of a task that has just failed: doubled with each, and between half and all of
+    it, by a jitter that is derived."""
+    task = state.tasks[name]
+    plan = state.step(task.step).backoff
+    contract = view.contract_at(voice.contract)
+    base_ms = plan.base_ms if plan else round(contract.backoff_s * 1000) if contract else 0
+    max_ms = plan.max_ms if plan else round(contract.backoff_max_s * 1000) if contract else 0
+    delay_ms = min(base_ms << min(max(task.lost - 1, 0), 30), max_ms)
+    half_ms = delay_ms - delay_ms // 2
+    jitter_ms = half_ms * int(_derived(state.run, name, task.attempt)[:8], 16) // 0x1_0000_0000
+    return delay_ms // 2 + jitter_ms
 
 
 def tried_again(code: str, task: TaskState, attempts: int) -> bool:

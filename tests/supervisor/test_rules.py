@@ -62,7 +62,7 @@ def test_older_supervisor_leaves_the_run_alone(said: Said) -> None:
     scenario = two_steps()
     folded = scenario.folded[RUN]
     scenario.folded[RUN] = Folded(replace(folded.state, rules=deciding.RULES + 1), folded.h, folded.cursor)
-    with pytest.raises(NewerRules, match=f"run {RUN} is decided by rules 2, this supervisor has 1"):
+    with pytest.raises(NewerRules, match=f"run {RUN} is decided by rules {deciding.RULES + 1}, this supervisor has {deciding.RULES}"):
         scenario.say(said)
 
 

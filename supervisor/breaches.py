@@ -1,0 +1,76 @@
+"""Breaches: what an end of a task must be like to be taken, by its contract, its step and the limits of the log.
+
+Pure.
+"""
+
+from typing import Any
+
+from projections.canonical import TaskState, group_span
+from schemas import events as e
+from schemas.bids import BID_SCHEMA
+from schemas.codec import VALUE_LIMIT, encode, unstorable
+from schemas.contracts import ALWAYS, Contract
+from schemas.inputs import Ended, Question
+from schemas.validation import check_schema, violation
+from supervisor.draft import Draft
+
+
+def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] | None:
+    """How an end breaks the contract, with the code that it has instead."""
+    contract = draft.view.contract_at(task.contract)
+    if end.code:
+        if contract and end.code not in {*contract.stops, *ALWAYS}:
+            return "INTERNAL", f"it stopped with {end.code}, which its contract does not name"
+        if end.code == "NEEDS_INPUT" and end.question and (problem := _unaskable(end.question)):
+            return "INVALID_OUTPUT", problem
+        return None
+    problem = _misnamed(keys_of(draft, task), end) or _unfit(_output(draft, task, contract), end)
+    return ("INVALID_OUTPUT", problem) if problem else None
+
+
+def keys_of(draft: Draft, task: TaskState) -> list[str]:
+    """The keys that a task has to say something about."""
+    work = draft.work(draft.state.step(task.step))
+    span = group_span(draft.state.steps[task.step], task.group) if task.index < 0 else [task.index]
+    return [work.key(index) for index in span]
+
+
+def _output(draft: Draft, task: TaskState, contract: Contract | None) -> dict[str, Any]:
+    if draft.state.step(task.step).bid:
+        return BID_SCHEMA
+    return contract.output if contract else {}
+
+
+def _misnamed(keys: list[str], end: Ended) -> str:
+    """Which key is named twice, or not by the task, or not by the end."""
+    named = [claim.key for claim in end.claims] + [silence.key for silence in end.silences]
+    if sorted(named) == sorted(keys):
+        return ""
+    odd = next((key for key in named if key not in keys or named.count(key) > 1), None)
+    if odd is None:
+        return f"says nothing about {min(key for key in keys if key not in named)!r}"
+    return f"names {odd[:200]!r} twice, or the task does not"
+
+
+def _unfit(schema: dict[str, Any], end: Ended) -> str:
+    """Which value cannot be stored, is too large or out of schema."""
+    for claim in end.claims:
+        if reason := unstorable(claim.value):
+            return f"the value of {claim.key!r}: {reason}"
+        if len(encode(claim.value)) > VALUE_LIMIT:
+            return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
+        if problem := violation(schema, claim.value):
+            return f"the value of {claim.key!r}: {problem}"
+    return ""
+
+
+def _unaskable(question: Question) -> str:
+    if reason := unstorable(question.action) or unstorable(question.schema):
+        return f"what it asks: {reason}"
+    if len(encode(question)) > VALUE_LIMIT:
+        return f"what it asks is over {VALUE_LIMIT} bytes"
+    try:
+        check_schema(question.schema or {})
+    except ValueError as error:
+        return f"the schema of its question {error}"
+    return ""

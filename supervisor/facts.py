@@ -1,0 +1,122 @@
+"""Facts: a value is committed under a key, or it is said that there is none, with all that follows from either.
+
+Pure. A fact may wake specialists whose contracts ask for it; a key without a value ends the run, unless its step may be
+missed, or the playbook has other steps that take its place.
+"""
+
+from typing import Any
+
+from msgspec import Struct
+
+from schemas import events as e
+from schemas.codec import VALUE_LIMIT, encode
+from schemas.contracts import Contract
+from schemas.plans import planned
+from schemas.steps import Merge, PlanStep
+from schemas.subjects import key_matches
+from supervisor.draft import Draft
+
+WOKEN_LIMIT = 100
+"""Steps of one run that facts may add by waking specialists."""
+WOKEN = "woken"
+"""First segment of the keys under which woken specialists claim."""
+
+
+class Value(Struct, frozen=True):
+    """A value to be committed: who claimed it, in which task, what else was claimed, who declined, and the keys of
+    newer facts that the claim does not know of."""
+
+    value: Any
+    policy: Merge
+    task: str = ""
+    by: str = ""
+    losers: tuple[e.Loser, ...] = ()
+    declined: tuple[e.Declined, ...] = ()
+    stale: tuple[str, ...] = ()
+
+
+def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
+    before = draft.state.facts.get(key)
+    draft.emit(
+        e.FactCommitted,
+        step=step.id,
+        key=key,
+        value=value.value,
+        task=value.task,
+        by=value.by,
+        policy=value.policy.policy,
+        losers=value.losers,
+        declined=value.declined,
+        policy_version=value.policy.version,
+        stale=value.stale,
+        replaces=before.version if before else 0,
+    )
+    _wake(draft, step, key)
+
+
+def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str) -> None:
+    """A fact that no task claims: a person's answer, or the value of an expression. None is no value."""
+    if value is None:
+        lack(draft, step, key, "LOW_CONFIDENCE", f"{step.value or 'the answer'} gives nothing here")
+    elif len(encode(value)) > VALUE_LIMIT:
+        lack(draft, step, key, "INVALID_OUTPUT", f"the value is over {VALUE_LIMIT} bytes")
+    else:
+        commit(draft, step, key, Value(value, Merge(policy), by=by))
+
+
+def lack(
+    draft: Draft,
+    step: PlanStep,
+    key: str,
+    code: e.StopCode,
+    message: str,
+    losers: tuple[e.Loser, ...] = (),
+    declined: tuple[e.Declined, ...] = (),
+) -> None:
+    """There is no value for a key."""
+    draft.emit(
+        e.FactMissing, step=step.id, key=key, code=code, message=message[:1000], losers=losers, declined=declined
+    )
+    if draft.state.steps[step.id].revised or _replan(draft, step, f"no value for {key}: {message}"[:1000]):
+        return
+    if step.missing == "fail":
+        draft.fail(code, f"no value for {key}: {message}")
+
+
+def _replan(draft: Draft, step: PlanStep, reason: str) -> bool:
+    """Whether other steps of the playbook have taken the place of `step`."""
+    playbook = draft.view.playbook_at(draft.state.playbook)
+    replan = next((one for one in playbook.replans if one.step == step.id), None) if playbook else None
+    if playbook is None or replan is None or draft.state.revisions >= playbook.revisions:
+        return False
+    _revise(draft, planned(replan.steps), reason, step.id)
+    return True
+
+
+def _wake(draft: Draft, step: PlanStep, key: str) -> None:
+    playbook = draft.view.playbook_at(draft.state.playbook)
+    if playbook is None or not playbook.wakes or key.startswith(f"{WOKEN}."):
+        return
+    for contract in draft.view.contracts():
+        woken = sum(one.id.startswith(f"{WOKEN}_") for one in draft.state.plan)
+        if woken < WOKEN_LIMIT and any(key_matches(pattern, key) for pattern in contract.wakes_on):
+            _revise(draft, (_woken(contract, key, woken + 1),), f"{key} wakes {contract.specialist}")
+
+
+def _woken(contract: Contract, key: str, number: int) -> PlanStep:
+    path = ".".join(f'"{segment}"' for segment in key.split("."))
+    return PlanStep(
+        id=f"{WOKEN}_{number}",
+        origin=f"{WOKEN}.{contract.specialist}",
+        capability=contract.offers[0],
+        specialist=contract.specialist,
+        input={"key": f"'{key}'", "value": f"facts.{path}"},
+        sees=(key,),
+        fact=f"{WOKEN}.{contract.specialist}.{number}",
+        missing="allow",
+    )
+
+
+def _revise(draft: Draft, steps: tuple[PlanStep, ...], reason: str, instead_of: str = "") -> None:
+    number = draft.state.revisions + 1
+    draft.emit(e.PlanRevised, number=number, steps=steps, reason=reason, instead_of=instead_of)

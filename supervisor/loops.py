@@ -1,0 +1,90 @@
+"""Loops: a run that does the same again and again is stopped, or a person is asked, with the evidence.
+
+Pure. Counted is what may come more than once by design: rounds, hand-offs, questions, and calls of tools within one
+attempt. Retries are not: attempts have a limit of their own.
+"""
+
+from typing import Any
+
+from projections.canonical import TaskState, loop_gate
+from schemas import events as e
+from schemas.codec import canonical, digest, sha256
+from schemas.inputs import ToolCalled
+from schemas.steps import GatePlan, PlanStep
+from supervisor.draft import Draft
+from supervisor.gates import open_gate
+
+OUTCOMES_LIMIT = 1_000
+"""Outcomes that a run tells apart; what comes after them is not counted."""
+
+
+def outcome_of(draft: Draft, name: str, what: Any) -> str:
+    """The digest of who did what with which result; empty where it cannot come twice. Raises BadExpression."""
+    task = draft.state.tasks[name]
+    step = draft.state.step(task.step)
+    if not draft.state.repeats_allowed or not _may_repeat(step) or task.index >= 0:
+        return ""
+    work = draft.work(step)
+    items = work.items(draft.state.steps[step.id], task.group, task.read_version)
+    return _short(
+        {
+            "specialist": task.specialist,
+            "step": step.origin or step.id,
+            "group": task.group,
+            "input": [item.input for item in items],
+            "facts": {key: fact.value for key, fact in work.read_facts(task.read_version).items()},
+            "outcome": what,
+        }
+    )
+
+
+def _may_repeat(step: PlanStep) -> bool:
+    return bool(step.origin or step.hand_to)
+
+
+def result(claims: tuple[e.Claim, ...]) -> list[Any]:
+    """What a task said, without the keys, which differ from round to round."""
+    return sorted((claim.value for claim in claims), key=canonical)
+
+
+def _short(value: Any) -> str:
+    return digest(value)[:32]
+
+
+def tool_failed(draft: Draft, task: TaskState, called: ToolCalled) -> None:
+    """Record that a tool has failed, and stop what calls it again and again in vain."""
+    if not called.code or not draft.state.repeats_allowed or len(draft.state.repeats) >= OUTCOMES_LIMIT:
+        return
+    same = (called.task, called.attempt, task.specialist, called.tool, called.input, called.code)
+    outcome = sha256("\n".join(map(str, same)).encode())[:32]
+    draft.emit(
+        e.ToolFailed,
+        task=called.task,
+        attempt=called.attempt,
+        specialist=task.specialist,
+        tool=called.tool[:64],
+        input=called.input[:64],
+        code=called.code,
+        outcome=outcome,
+        message=called.message[:1000],
+    )
+    check(draft, called.task, outcome, f"{task.specialist} called {called.tool[:64]} in vain ({called.code})")
+
+
+def check(draft: Draft, name: str, outcome: str, what: str) -> None:
+    """Stop the run, or ask, when `outcome` has just come more often than the playbook allows."""
+    times = draft.state.repeats.get(outcome, 0)
+    if not outcome or times <= draft.state.repeats_allowed or draft.state.end or is_asking(draft):
+        return
+    evidence = f"{what}, {times} times with the same input"
+    draft.emit(e.LoopFound, outcome=outcome, times=times, task=name, what=evidence[:1000])
+    if draft.state.on_loop == "stop":
+        draft.end("FAILED", "LOOP", f"{name}: {evidence}")
+        return
+    gate = loop_gate(draft.state.loops)
+    open_gate(draft, gate, GatePlan("The run repeats itself. May it go on?"), {"task": name, "what": evidence})
+
+
+def is_asking(draft: Draft) -> bool:
+    """Whether the run waits for a person to say if it may go on; until then nothing is given out."""
+    return loop_gate(draft.state.loops) in draft.state.open_gates

@@ -1,0 +1,68 @@
+"""Task messages: what the worker of an attempt receives, derived from the stored state of its run.
+
+Pure. As of the version at which the attempt was dispatched, so the same attempt always has the same bytes.
+"""
+
+from typing import Literal
+
+from projections.canonical import State, TaskState, group_tasks
+from schemas.inputs import Question
+from schemas.tasks import Answered, Item, Task
+from schemas.usage import Limits
+from supervisor.candidates import conflicting, voices_on
+from supervisor.documents import Work
+
+
+def task_message(work: Work, name: str, span: str) -> Task:
+    """The self-contained message of the attempt of task `name` that is in flight."""
+    state, task = work.state, work.state.tasks[name]
+    kind: Literal["work", "bid", "reconcile"] = "reconcile" if task.index >= 0 else "bid" if work.step.bid else "work"
+    return Task(
+        log=state.log,
+        run=state.run,
+        task=name,
+        attempt=task.attempt,
+        specialist=task.specialist,
+        contract=task.contract,
+        items=(_case(work, task),) if kind == "reconcile" else _items(work, task),
+        facts=work.read_facts(task.read_version),
+        read_version=task.read_version,
+        wait_ms=task.wait_ms,
+        work_ms=task.work_ms,
+        span=span,
+        kind=kind,
+        budget=reserved_for(task),
+        answers=_answers(state, name),
+    )
+
+
+def _items(work: Work, task: TaskState) -> tuple[Item, ...]:
+    return work.items(work.state.steps[task.step], task.group, task.read_version)
+
+
+def _case(work: Work, task: TaskState) -> Item:
+    """The one item of a task that reconciles: just the values that differ."""
+    names = group_tasks(task.step, work.state.steps[task.step], task.group)
+    candidates, _ = voices_on(work, work.state, names, task.index)
+    key = work.key(task.index)
+    return Item(key, {"key": key, "values": conflicting(candidates)})
+
+
+def reserved_for(task: TaskState) -> Limits:
+    """What the attempt in flight may use."""
+    return next((one.limits for one in task.open if one.attempt == task.attempt), Limits())
+
+
+def _answers(state: State, name: str) -> tuple[Answered, ...]:
+    """What people said to what earlier attempts of the task asked, in the order of asking."""
+    return tuple(
+        Answered(
+            gate.ask,
+            gate.action,
+            Question(ask=gate.ask, schema=gate.schema, action=gate.action).digest,
+            gate.by,
+            gate.value,
+        )
+        for gate in state.gates.values()
+        if gate.task == name and gate.approved
+    )
