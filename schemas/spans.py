@@ -27,6 +27,7 @@ TASK, ATTEMPT, EXECUTION = "blackboard.task", "blackboard.attempt", "blackboard.
 CONTRACT = "blackboard.contract.seq"
 OUTCOME = "blackboard.outcome"
 TOOL_CALLS = "blackboard.tool_calls"
+MICRO_USD = "blackboard.micro_usd"
 WAIT_LIMIT, WORK_LIMIT = "blackboard.limit.wait_ms", "blackboard.limit.work_ms"
 CAUSE, EVENTS, AUTHOR = "blackboard.cause.seq", "blackboard.events", "blackboard.author"
 

@@ -16,8 +16,13 @@ from schemas.usage import Usage
 from supervisor.policy import child_run, span_id
 
 ABANDONED = "ABANDONED"
-"""The outcome of an attempt or a gate that the end of its run cut off."""
+"""The outcome of an attempt or a gate that nobody waits for any more."""
 LATE = "LATE"
+STALE = "STALE"
+"""The outcome of an attempt whose result rests on facts that have changed."""
+GOES_ON = frozenset({"NEEDS_INPUT", "HANDED_OFF"})
+"""Codes that are no errors."""
+AttemptEnd = e.AttemptFailed | e.AttemptStale | e.TaskDropped | e.TaskEnded | e.RunEnded
 ATTEMPTS_LOOKED_FOR = 100
 """Attempts of a parent's task among which that of a child run is looked for."""
 
@@ -42,7 +47,12 @@ class RunSpans:
                 self._opened = event
             case e.TaskDispatched(task=task):
                 self._dispatched[task] = event
-            case e.AttemptFailed(task=task) | e.TaskEnded(task=task) if task in self._dispatched:
+            case (
+                e.AttemptFailed(task=task)
+                | e.AttemptStale(task=task)
+                | e.TaskDropped(task=task)
+                | e.TaskEnded(task=task)
+            ) if task in self._dispatched:
                 yield self._attempt(self._dispatched.pop(task), event)
             case e.GateOpened(gate=gate):
                 self._gates[gate] = event
@@ -57,7 +67,7 @@ class RunSpans:
                 if self._opened:
                     yield self._whole(self._opened, event)
 
-    def _attempt(self, dispatched: e.TaskDispatched, end: e.AttemptFailed | e.TaskEnded | e.RunEnded) -> Span:
+    def _attempt(self, dispatched: e.TaskDispatched, end: AttemptEnd) -> Span:
         """From dispatch to end: what the supervisor waited for. The worker's part is a child of it."""
         agent, task, attempt = dispatched.specialist, dispatched.task, dispatched.attempt
         what = "invoke_workflow" if dispatched.child else "invoke_agent"
@@ -71,12 +81,15 @@ class RunSpans:
             s.WAIT_LIMIT: dispatched.wait_ms,
             s.WORK_LIMIT: dispatched.work_ms,
         }
-        if isinstance(end, e.RunEnded):
-            attributes[s.OUTCOME] = ABANDONED
-        else:
-            attributes |= {s.OUTCOME: end.code or "DONE", s.EXECUTION: end.execution, **_used(end.usage)}
-            if end.code:
-                attributes[s.ERROR] = end.code
+        match end:
+            case e.RunEnded() | e.TaskDropped():
+                attributes[s.OUTCOME] = ABANDONED
+            case e.AttemptStale():
+                attributes |= {s.OUTCOME: STALE, s.EXECUTION: end.execution, **_used(end.usage)}
+            case _:
+                attributes |= {s.OUTCOME: end.code or "DONE", s.EXECUTION: end.execution, **_used(end.usage)}
+                if end.code and end.code not in GOES_ON:
+                    attributes[s.ERROR] = end.code
         links = (_root_of(self.log, dispatched.child),) if dispatched.child else ()
         return self._span(
             f"{what} {agent}", span_id(self.run, task, attempt), dispatched.at, end.at, attributes, "client", links
@@ -101,7 +114,8 @@ class RunSpans:
         attributes: Attributes = {s.RUN: self.run, "blackboard.gate": opened.gate, "blackboard.digest": opened.digest}
         links: tuple[Place, ...] = ()
         if isinstance(end, e.GateAnswered):
-            attributes |= {s.OUTCOME: "APPROVED" if end.approved else "DENIED", s.AUTHOR: end.by}
+            said = "DENIED" if not end.approved else "APPROVED" if opened.schema is None else "ANSWERED"
+            attributes |= {s.OUTCOME: said, s.AUTHOR: end.by}
             links = (Place(self._trace, s.sent_span(self.log, end.cause.seq)),)
         else:
             attributes[s.OUTCOME] = ABANDONED
@@ -119,6 +133,7 @@ class RunSpans:
             "blackboard.run.input_tokens": self._usage.input_tokens,
             "blackboard.run.output_tokens": self._usage.output_tokens,
             "blackboard.run.tool_calls": self._usage.tool_calls,
+            "blackboard.run.micro_usd": self._usage.micro_usd,
         }
         if end.end not in {"DONE", "DEGRADED"}:
             attributes[s.ERROR] = end.code or end.end
@@ -163,6 +178,7 @@ def _used(usage: Usage) -> Attributes:
         s.INPUT_TOKENS: usage.input_tokens,
         s.OUTPUT_TOKENS: usage.output_tokens,
         s.TOOL_CALLS: usage.tool_calls,
+        s.MICRO_USD: usage.micro_usd,
     }
 
 
