@@ -120,17 +120,23 @@ class Committer:
         try:
             folded, events = answer(named, board, cause, view, self._rules)
         except (NewerRules, PolicyMissing) as beyond:
-            self.leave(run, cause.seq, str(beyond))
+            self._give_up(cause, pending, str(beyond))
             return
         except Exception as defect:  # one run must not stop the board; it stays undecided, and the floor below it
             log.exception("a defect in the decision about input %d", cause.seq)
-            self.leave(run, cause.seq, f"defect: {type(defect).__name__}: {defect}")
+            self._give_up(cause, pending, f"defect: {type(defect).__name__}: {defect}")
             return
         home = self._homes[cause.seq] = folded.state.run
         if home == BOARD_RUN and isinstance(cause.body, Goal) and named.cursor == 0 and run not in self._looked_up:
             self._unsure.setdefault(run, cause.seq)
         if events and home not in self.left:
             yield _decided(folded, cause, events)
+
+    def _give_up(self, cause: Input, pending: dict[str, list[Decided]], reason: str) -> None:
+        """Leave the run of `cause` alone. What was decided just before and is not stored will not be: so the first
+        input of that is the first one that is not decided, and the floor stays below it."""
+        before = pending.pop(cause.address.run, [])
+        self.leave(cause.address.run, before[0].cause.seq if before else cause.seq, reason)
 
     def _working(self, run: str, pending: dict[str, list[Decided]]) -> Folded:
         if pending.get(run):
