@@ -279,8 +279,9 @@ def group_span(state: StepState, group: int) -> range:
 
 
 def loop_gate(number: int) -> str:
-    """The name of the gate that asks whether a run may go on after it was found to repeat itself."""
-    return f"loop.{number}"
+    """The name of the gate that asks whether a run may go on after it was found to repeat itself; no task's gate has
+    two dots."""
+    return f"run.loop.{number}"
 
 
 def booking(specialist: str, execution: str) -> str:

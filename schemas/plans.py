@@ -57,6 +57,7 @@ def _bids(plain: PlanStep, step: Step) -> PlanStep:
         attempts=1,
         await_ms=plain.await_ms,
         bid=True,
+        budget=step.call.budget.limits(),
         where=plain.where,
     )
 

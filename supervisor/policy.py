@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from projections.canonical import State, StepState, TaskState
 from schemas.catalogue import View
-from schemas.codec import STATE_LIMIT, encode
+from schemas.codec import STATE_LIMIT, VALUE_LIMIT, encode
 from schemas.contracts import RETRIED, Contract
 from schemas.events import StopCode
 from schemas.steps import PlanStep, Voice, Where
@@ -209,6 +209,7 @@ def oversized(state: State) -> int:
     """The size of the state in bytes when it is over its limit, else 0. A bound comes first: the exact size is taken
     only where tasks and values could come near the limit. What was said may stand at three places at once."""
     bound = 300 * (len(state.tasks) + len(state.facts) + len(state.missing)) + 3 * state.claimed
+    bound += VALUE_LIMIT * len(state.gates)
     if bound < STATE_LIMIT // 2:
         return 0
     size = len(encode(state))
