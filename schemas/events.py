@@ -118,8 +118,8 @@ class GateOpened(Event, tag="gate_opened", frozen=True, kw_only=True):
     """The run waits for a person, for `delay_ms` at most. `action` is what will be done, exactly; `digest` is over log,
     run, gate, action and voices, and an answer must cite it.
 
-    The gate is named after its step, or `<task>.<attempt>` for what a specialist asks (`task`), or `run.loop.<n>`. With a
-    `schema` it asks for a value. `who` may answer (none: anybody). `voices` will do what is approved.
+    The gate is named after its step, or `<task>.<attempt>` for what a specialist asks (`task`), or `run.loop.<n>`. With
+    a `schema` it asks for a value. `who` may answer (none: anybody). `voices` will do what is approved.
     """
 
     v: Literal[1] = 1
