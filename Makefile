@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -26,6 +26,9 @@ bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARG
 
 chaos-small: $(INSTALLED) ## kill server, supervisor and worker in the middle of a run; KILLS=30 SEED=1
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+simulate: $(INSTALLED) ## random task graphs, and all that may go wrong, in virtual time; SEEDS=1000, SEED=7
+	@$(BIN)/python -m blackboard.testing $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

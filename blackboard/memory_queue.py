@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from blackboard.queue import ACK_WAIT_S, DEDUPE_WINDOW_S, Entry, QueueGone, TaskKey
 
 
-class _Waiting:
+class Waiting:
     """One entry of the queue and what became of it so far."""
 
     def __init__(self, entry: Entry) -> None:
@@ -28,7 +28,7 @@ class MemoryQueue:
         self._ack_wait_s = ack_wait_s
         self._exists = False
         self._places: set[str] = set()
-        self._entries: dict[TaskKey, _Waiting] = {}
+        self._entries: dict[TaskKey, Waiting] = {}
         self._seen: deque[tuple[float, tuple[str, str, int]]] = deque()
         self._changed = asyncio.Event()
         self._cancels: dict[str, list[asyncio.Queue[TaskKey | None]]] = {}
@@ -59,7 +59,7 @@ class MemoryQueue:
         for entry in entries:
             identity = (entry.key.run, entry.key.task, entry.key.attempt)
             if entry.key not in self._entries and identity not in seen:
-                self._entries[entry.key] = _Waiting(entry)
+                self._entries[entry.key] = Waiting(entry)
                 self._seen.append((now, identity))
                 seen.add(identity)
         self._notify()
@@ -89,7 +89,7 @@ class MemoryQueue:
                 return None
             await self._wait_for_change(min([deadline, *(one.ready_at for one in mine)]) - now)
 
-    def choose(self, ready: "Sequence[_Waiting]") -> "_Waiting | None":
+    def choose(self, ready: "Sequence[Waiting]") -> "Waiting | None":
         """Which of the entries that may be delivered is delivered next."""
         return ready[0] if ready else None
 
@@ -124,17 +124,17 @@ class MemoryQueue:
             async with asyncio.timeout(timeout_s):  # wait_for would swallow a cancel that comes with the change
                 await self._changed.wait()
 
-    def holds(self, waiting: _Waiting) -> bool:
+    def holds(self, waiting: Waiting) -> bool:
         """Whether this very entry is still there; another one under the same key does not count."""
         return self._entries.get(waiting.entry.key) is waiting
 
-    def postpone(self, waiting: _Waiting, delay_s: float) -> None:
+    def postpone(self, waiting: Waiting, delay_s: float) -> None:
         """Let it be delivered again in `delay_s` seconds."""
         if self.holds(waiting):
             waiting.ready_at = asyncio.get_running_loop().time() + delay_s
             self._notify()
 
-    def take_out(self, waiting: _Waiting) -> None:
+    def take_out(self, waiting: Waiting) -> None:
         if self.holds(waiting):
             del self._entries[waiting.entry.key]
 
@@ -144,7 +144,7 @@ class MemoryQueue:
 
 
 class MemoryDelivery:
-    def __init__(self, queue: MemoryQueue, waiting: _Waiting) -> None:
+    def __init__(self, queue: MemoryQueue, waiting: Waiting) -> None:
         self._queue, self._waiting = queue, waiting
         self.count = waiting.count
         self.key = waiting.entry.key

@@ -128,6 +128,8 @@ class Supervisor:
         if self._inbox or self._reconnected:
             return
         timer_s, mend_s = self._timers.next_s(), max(0.0, self._mend_at - self._clock_s())
+        if self._mending:  # it goes on with the messages up to the head that was noted, and not before
+            mend_s = self._mend_s
         news = asyncio.create_task(self._news.wait())
         timeout = mend_s if timer_s is None else min(timer_s, mend_s)
         await asyncio.wait([news, *ending], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
@@ -170,8 +172,8 @@ class Supervisor:
         board, subjects = self._board, self._board.subjects
         self._begin(await board.log.current_id())
         self._reconnected = False
-        head = await board.log.head()
         last = await board.log.last(subjects.every("fact"))
+        head = await board.log.head()  # after `last`: what lies at or below its floor is read now or never
         at_head = await board.log.get(head) if head else None
         async for messages in board.log.scan([subjects.every("contract"), subjects.every("playbook")], upto=head):
             for message in messages:

@@ -1,0 +1,135 @@
+"""What a simulation is composed of: the parts of the upper packages, which `blackboard.testing` finds by name, and what
+a simulated world is given to do."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, Protocol
+
+from blackboard.log import Message
+from schemas.codec import FactMessage
+from schemas.contracts import Contract
+from schemas.playbooks import Playbook
+
+
+class Folded(Protocol):
+    """A run as folded from its facts; `state` is that of `projections.canonical`."""
+
+    @property
+    def state(self) -> Any: ...
+    @property
+    def h(self) -> str: ...
+    @property
+    def cursor(self) -> int: ...
+    @property
+    def seq(self) -> int: ...
+
+
+class SpecialistLike(Protocol):
+    """`specialists.specialist.Specialist`, as far as it is needed here."""
+
+    @property
+    def name(self) -> str: ...
+
+    def contract(self) -> Contract: ...
+
+
+@dataclass(frozen=True)
+class Parts:
+    """The real code: how to make a supervisor and a worker, how to decide a log again, how to fold it."""
+
+    supervisor: Callable[..., Any]
+    worker: Callable[..., Any]
+    begun: type[Any]
+    context: type[Any]
+    redecide: Callable[..., Mapping[str, Folded]]
+    unwritten: Callable[[str, str], Folded]
+    fold: Callable[[Folded, FactMessage, int], Folded]
+    state_digest: Callable[[Any], str]
+    outcome_digest: Callable[[Any], str]
+
+
+@dataclass(frozen=True)
+class Published:
+    """A goal: who wants what, from which virtual second on. It is cancelled `cancel_after_s` later."""
+
+    team: str
+    input: Mapping[str, Any] = field(default_factory=dict)
+    run: str = "r1"
+    by: str = "ann"
+    after_s: float = 0.0
+    approve: bool = False
+    cancel_after_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Person:
+    """Somebody who answers every gate within `after_s` seconds, or with "nothing" none. `mistaken`: how often an answer
+    first cites another digest."""
+
+    name: str = "bob"
+    says: Literal["approve", "deny", "nothing"] = "approve"
+    after_s: tuple[float, float] = (1.0, 60.0)
+    mistaken: float = 0.0
+
+
+@dataclass(frozen=True)
+class Staff:
+    """A specialist with `workers` processes. `lies`: what its processes append beside the truth (see `lies`). `down`:
+    it has a contract and never takes a task."""
+
+    specialist: SpecialistLike
+    workers: int = 1
+    lies: tuple[str, ...] = ()
+    lie_rate: float = 0.3
+    down: bool = False
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a simulated world begins with, beside the seed and the faults."""
+
+    playbooks: tuple[Playbook, ...]
+    staff: tuple[Staff, ...]
+    goals: tuple[Published, ...]
+    people: tuple[Person, ...] = ()
+    supervisors: int = 2
+    limit_s: float = 4 * 3600.0
+    limit_steps: int = 2_000_000
+
+
+class Call(NamedTuple):
+    """A specialist was given an attempt of a task, by the queue; `execution` tells tries at one attempt apart."""
+
+    specialist: str
+    run: str
+    task: str
+    attempt: int
+    execution: str
+    at_s: float
+
+
+class ToolUse(NamedTuple):
+    """A tool was called; with a `refused` call it was not, since it is none of the specialist's."""
+
+    specialist: str
+    run: str
+    task: str
+    tool: str
+    refused: bool
+
+
+@dataclass
+class Happened:
+    """What came of a simulated world. `problems` are what processes died of; `hung` says why it did not come to its
+    end, else it is empty. `held` are the runs as the supervisors hold them at the end."""
+
+    log_id: str
+    messages: Sequence[Message] = ()
+    duration_s: float = 0.0
+    steps: int = 0
+    calls: list[Call] = field(default_factory=list)
+    tools: list[ToolUse] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    hung: str = ""
+    held: list[Folded] = field(default_factory=list)
+    processes: int = 0

@@ -1,0 +1,69 @@
+"""Shrinking: from a world in which something breaks to the least that still breaks it.
+
+Deterministic: what is left out is tried in one order, and each try is a simulation of its own.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+
+from blackboard.simulation.faults import Fault
+from blackboard.simulation.invariants import Broken
+from blackboard.simulation.parts import Plan
+
+Again = Callable[[Plan, Sequence[Fault]], tuple[Sequence[Fault], Broken | None]]
+"""Simulates a plan with these faults and no others: those that came about, and what broke."""
+TRIES = 400
+
+
+def shrunk(plan: Plan, faults: Sequence[Fault], found: Broken, again: Again) -> tuple[Plan, Sequence[Fault], Broken]:
+    """The least plan and faults that were found within TRIES tries, and what breaks there."""
+    search = _Search(plan, faults, found, again)
+    while search.tries < TRIES and (search.fewer_faults() or search.less_of_a_plan()):
+        pass
+    return search.plan, search.faults, search.found
+
+
+class _Search:
+    def __init__(self, plan: Plan, faults: Sequence[Fault], found: Broken, again: Again) -> None:
+        self.plan, self.faults, self.found, self._again = plan, list(faults), found, again
+        self.tries = 0
+
+    def _still(self, plan: Plan, faults: Sequence[Fault]) -> bool:
+        """Whether the same invariant breaks; then this is what is kept."""
+        if self.tries >= TRIES:
+            return False
+        self.tries += 1
+        made, found = self._again(plan, faults)
+        if found is None or found.invariant != self.found.invariant:
+            return False
+        self.plan, self.faults, self.found = plan, list(made), found
+        return True
+
+    def fewer_faults(self) -> bool:
+        """Leave out halves, then quarters, and so on; whether any could go."""
+        before, size = len(self.faults), len(self.faults)
+        while size >= 1 and self.faults:
+            start = 0
+            while start < len(self.faults):
+                if not self._still(self.plan, self.faults[:start] + self.faults[start + size :]):
+                    start += size
+            size //= 2
+        return len(self.faults) < before
+
+    def less_of_a_plan(self) -> bool:
+        return any(self._still(plan, self.faults) for plan in _less(self.plan))
+
+
+def _less(plan: Plan) -> Iterator[Plan]:
+    """Plans with one thing less."""
+    if plan.supervisors > 1:
+        yield replace(plan, supervisors=1)
+    for name in ("goals", "people", "staff"):
+        every = getattr(plan, name)
+        for number in range(len(every)):
+            if len(every) > 1 or name == "people":
+                yield replace(plan, **{name: every[:number] + every[number + 1 :]})
+    for number, one in enumerate(plan.staff):
+        for simpler in (replace(one, workers=1), replace(one, lies=())):
+            if simpler != one:
+                yield replace(plan, staff=(*plan.staff[:number], simpler, *plan.staff[number + 1 :]))

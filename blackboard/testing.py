@@ -1,0 +1,293 @@
+"""Simulation, for tests of teams: the real supervisor, workers and log in virtual time, with faults that a seed draws.
+
+    reader = ScriptedSpecialist("reader", offers="read", answers={"text": "..."})
+    Simulation(playbook, [reader], [{"path": "x"}]).run().run("r1").ended_as("DONE").routed_to("reader")
+
+A simulation checks on its own that every run ends, that its history can be decided again, and that nothing is counted
+or accepted twice; SimulationFailed then names the seed and the fewest faults that still break it. Same seed, same
+bytes.
+`python -m blackboard.testing --seeds 1000` simulates random task graphs.
+
+This module composes both sides of the log by name, as the command does.
+"""
+
+import importlib
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
+from typing import Any
+
+from blackboard.simulation.faults import Chance, Fault, Faults
+from blackboard.simulation.graphs import Graph, Seeded, graph
+from blackboard.simulation.invariants import Broken, broken, histories
+from blackboard.simulation.parts import Parts, Person, Plan, Published, Staff, ToolUse
+from blackboard.simulation.report import Report, RunReport, make_report
+from blackboard.simulation.scripted import Asked, Fails, Script
+from blackboard.simulation.shrink import shrunk
+from blackboard.simulation.world import simulate
+from schemas.events import StopCode
+from schemas.playbooks import Playbook
+
+__all__ = [
+    "Fails",
+    "Faults",
+    "Person",
+    "Published",
+    "Report",
+    "RunReport",
+    "ScriptedSpecialist",
+    "Simulation",
+    "SimulationFailed",
+]
+
+_NAMES = {
+    "Supervisor": "supervisor.service:Supervisor",
+    "redecide": "supervisor.replay:redecide",
+    "Worker": "specialists.worker:Worker",
+    "Begun": "specialists.worker:Begun",
+    "WorkContext": "specialists.context:WorkContext",
+    "specialist": "specialists.specialist:specialist",
+    "Stop": "specialists.specialist:Stop",
+    "unwritten": "projections.history:unwritten",
+    "fold": "projections.history:fold",
+    "state_digest": "projections.history:state_digest",
+    "outcome_digest": "projections.history:outcome_digest",
+}
+"""The parts of the upper folders, as data: nothing below imports them."""
+
+
+def _part(name: str) -> Any:
+    module, _, attribute = _NAMES[name].partition(":")
+    return getattr(importlib.import_module(module), attribute)
+
+
+@cache
+def _parts() -> Parts:
+    return Parts(
+        supervisor=_part("Supervisor"),
+        worker=_part("Worker"),
+        begun=_part("Begun"),
+        context=_context(),
+        redecide=_part("redecide"),
+        unwritten=_part("unwritten"),
+        fold=_part("fold"),
+        state_digest=_part("state_digest"),
+        outcome_digest=_part("outcome_digest"),
+    )
+
+
+def _context() -> type[Any]:
+    """The real context of a specialist, with two differences: plain functions run at once, for threads have no place in
+    virtual time, and what tools are asked for is noted where it happens."""
+
+    class SimulatedContext(_part("WorkContext")):  # type: ignore[misc]
+        def __init__(self, *arguments: Any, note: Any) -> None:
+            super().__init__(*arguments)
+            self._note = note
+
+        async def tool(self, tool: Any, /, **arguments: Any) -> Any:
+            name = tool if isinstance(tool, str) else getattr(tool, "__name__", "?")
+            granted = self._tools.get(name)
+            refused = granted is None or (callable(tool) and tool is not granted)
+            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused))
+            return await super().tool(tool, **arguments)
+
+        async def in_thread(self, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
+            return function(*arguments, **keywords)
+
+    return SimulatedContext
+
+
+@dataclass(frozen=True)
+class ScriptedSpecialist:
+    """A specialist that says what a test wants. `specialist` is a real one: give it to a Worker, or attach it.
+
+    offers: capabilities. answers: a function of the item's input, or one value for all; a tuple holds one answer for
+    each attempt, the last for all that follow; an answer `Fails(code)` is none. failure_rate: how often an attempt
+    fails instead, with one of `codes`. delay_s: least and most seconds that an item takes. tokens: used for each item;
+    overspend: half of the items use that many times as much. uses: tools that it calls for each item; it has those in
+    `tools`. output: the type of the answers, for the contract. deadline_s, attempts: as of any specialist.
+
+    In a Simulation: workers: processes that do its work. lies: what its processes append that no real worker would, see
+    blackboard.simulation.lies. down: it offers and never takes a task.
+    """
+
+    name: str
+    offers: str | Sequence[str]
+    answers: Any = "answer"
+    failure_rate: float = 0.0
+    codes: Sequence[StopCode] = ("TOOL_DOWN",)
+    delay_s: tuple[float, float] = (0.0, 0.0)
+    tokens: int = 0
+    overspend: float = 1.0
+    uses: Sequence[str] = ()
+    tools: Sequence[Any] = ()
+    output: Any = dict[str, Any] | list[Any] | str | int | float | bool
+    deadline_s: float = 30.0
+    attempts: int = 3
+    seed: int = 0
+    workers: int = 1
+    lies: Sequence[str] = ()
+    down: bool = False
+
+    @cached_property
+    def specialist(self) -> Any:
+        """The `specialists.specialist.Specialist`."""
+        stop, script = _part("Stop"), self._script()
+
+        async def answer(item: dict[str, Any], context: Any) -> Any:
+            task = context.task
+            key = next((one.key for one in task.items if one.input == item), "")
+            asked = Asked(item, task.run, task.task, task.attempt, context.execution, key)
+            return await script.work(asked, context.use, context.tool, stop)
+
+        answer.__annotations__ |= {"return": self.output}
+        make = _part("specialist")(
+            self.name,
+            offers=self.offers,
+            deadline_s=self.deadline_s,
+            attempts=self.attempts,
+            tools=self.tools,
+            description="says what a test wants",
+        )
+        return make(answer)
+
+    def _script(self) -> Script:
+        return Script(
+            name=self.name,
+            answers=self.answers,
+            failure_rate=self.failure_rate,
+            codes=tuple(self.codes),
+            delay_s=self.delay_s,
+            tokens=self.tokens,
+            overspend=self.overspend,
+            uses=tuple(self.uses),
+            seed=self.seed,
+        )
+
+    def _staff(self) -> Staff:
+        return Staff(self.specialist, self.workers, tuple(self.lies), down=self.down)
+
+
+class SimulationFailed(AssertionError):
+    """An invariant did not hold in a simulated world. `seed` makes the same world again; `faults` are the fewest that
+    still break it, `plan` says who took part."""
+
+    def __init__(self, seed: int, broken: Broken, faults: Sequence[Fault], plan: Plan) -> None:
+        self.seed, self.invariant, self.problem = seed, broken.invariant, broken.problem
+        self.faults, self.plan = tuple(faults), plan
+        lines = [f"seed {seed}: {broken.invariant}: {broken.problem}", f"with {_shown(plan)}"]
+        lines += [f"and {len(faults)} faults:" if faults else "and no fault at all", *(f"  {one}" for one in faults)]
+        super().__init__("\n".join(lines))
+
+
+def _shown(plan: Plan) -> str:
+    goals = ", ".join(goal.run for goal in plan.goals)
+    staff = ", ".join(one.specialist.name for one in plan.staff)
+    return f"{plan.supervisors} supervisors; runs {goals}; specialists {staff}"
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """A world to be simulated.
+
+    playbooks: of the teams that take part; a Team brings its specialists along. specialists: real ones and scripted
+    ones. goals: `Published`, or the input of a goal to the first team. people: who answers gates. supervisors: how many
+    serve the board at once. faults: what goes wrong, and how often. limit_s: virtual seconds within which all runs must
+    have ended.
+    """
+
+    playbooks: Any
+    specialists: Sequence[Any] = ()
+    goals: Sequence[Published | Mapping[str, Any]] = ({},)
+    people: Sequence[Person] = ()
+    seed: int = 0
+    faults: Faults = field(default_factory=Faults)
+    supervisors: int = 2
+    limit_s: float = 4 * 3600.0
+
+    @cached_property
+    def plan(self) -> Plan:
+        alone = hasattr(self.playbooks, "team") or hasattr(self.playbooks, "playbook")
+        given = [self.playbooks] if alone else [*self.playbooks]
+        playbooks: list[Playbook] = [getattr(one, "playbook", one) for one in given]
+        members = [*self.specialists, *(one for team in given for one in getattr(team, "specialists", ()))]
+        return Plan(
+            playbooks=tuple(playbooks),
+            staff=tuple(_staff(one, self.seed) for one in members),
+            goals=tuple(_published(goal, playbooks[0].team, number) for number, goal in enumerate(self.goals, 1)),
+            people=tuple(self.people),
+            supervisors=self.supervisors,
+            limit_s=self.limit_s,
+        )
+
+    def run(self, shrink: bool = True) -> Report:
+        """Simulate, and check what always holds. Raises SimulationFailed, with the least that fails where it is to
+        `shrink`."""
+        report, found = self.attempt(self.plan)
+        if found is None:
+            return report
+        plan, faults = self.plan, report.faults
+        if shrink:
+            plan, faults, found = shrunk(plan, faults, found, self._again)
+        raise SimulationFailed(self.seed, found, faults, plan)
+
+    def attempt(self, plan: Plan, only: Mapping[str, str] | None = None) -> tuple[Report, Broken | None]:
+        """Simulate `plan`, with the faults that the seed draws, or `only` with those. The report, and the first
+        invariant that is broken."""
+        chance = Chance(self.seed, self.faults, only)
+        happened = simulate(plan, chance, _parts())
+        found = next(broken(happened, _parts()), None)
+        try:
+            runs = histories(happened, _parts())
+        except Exception:
+            runs = {}
+        return make_report(self.seed, happened, runs, chance.made, _parts()), found
+
+    def _again(self, plan: Plan, faults: Sequence[Fault]) -> tuple[Sequence[Fault], Broken | None]:
+        report, found = self.attempt(plan, {fault.place: fault.kind for fault in faults})
+        return report.faults, found
+
+    def seeded(self, seed: int) -> "Simulation":
+        """The same with another seed."""
+        return replace(self, seed=seed)
+
+
+def _staff(one: Any, seed: int) -> Staff:
+    if isinstance(one, Staff):
+        return one
+    if isinstance(one, ScriptedSpecialist):
+        return replace(one, seed=one.seed + seed)._staff()
+    return Staff(one)
+
+
+def _published(goal: Published | Mapping[str, Any], team: str, number: int) -> Published:
+    return goal if isinstance(goal, Published) else Published(team, goal, f"r{number}")
+
+
+def random_simulation(seed: int) -> Simulation:
+    """The random task graph and world of `seed`."""
+    return _of_graph(graph(Seeded(seed)), seed)
+
+
+def _of_graph(made: Graph, seed: int) -> Simulation:
+    return Simulation(
+        playbooks=made.playbooks,
+        specialists=[ScriptedSpecialist(**one) for one in made.specialists],
+        goals=made.goals,
+        people=made.people,
+        seed=seed,
+        faults=made.faults,
+        supervisors=made.supervisors,
+    )
+
+
+def _main() -> int:
+    from blackboard.simulation.command import main
+
+    return main(sys.argv[1:])
+
+
+if __name__ == "__main__":
+    sys.exit(_main())
