@@ -1,7 +1,7 @@
 """What a specialist has at hand while it works: keeps the promises of `specialist.Context`, with or without a board.
 
 Each call of a tool and each report of progress is an observation, handed to `record`; what that does with it is the
-worker's business.
+worker's business. What people said comes with the task.
 """
 
 import asyncio
@@ -12,8 +12,10 @@ import inspect
 import logging
 import math
 import threading
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Literal, TypeVar
+from decimal import Decimal
+from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic_core import to_jsonable_python
 
@@ -23,12 +25,16 @@ from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import digest, sha256
 from schemas.events import StopCode
-from schemas.inputs import Observation, Progress, ToolCalled
+from schemas.inputs import Observation, Progress, Question, ToolCalled
 from schemas.spans import Span
-from schemas.tasks import Item, ReadFact, Task
-from schemas.usage import Usage
+from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.usage import Limits, Usage
+from specialists.budget import Budget
+from specialists.ledger import Ledger
 from specialists.spans import tool_span
-from specialists.specialist import Facts, Specialist, Stop, Tool, bounded, describe
+from specialists.specialist import Facts, Specialist
+from specialists.stop import WEEK_S, NeedsInput, Stop, bounded, describe
+from specialists.tools import Function, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
@@ -48,7 +54,6 @@ class WorkContext:
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
         self.task, self.execution = task, execution
         self.facts = Facts(task.facts)
-        self.usage = Usage()
         self.cancelled = False
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
@@ -57,12 +62,42 @@ class WorkContext:
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
         self._tools, self._blobs, self._record = tools, blobs, record
+        self._ledger = Ledger(task.budget)
+        self._answers = {one.digest: one for one in task.answers}
+        self._requested: Counter[str] = Counter()
         self._reports = 0
 
-    def use(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        if min(input_tokens, output_tokens) < 0:
-            raise ValueError(f"{input_tokens} and {output_tokens} tokens: usage is what is added, never less than 0")
-        self.usage += Usage(input_tokens, output_tokens)
+    @property
+    def usage(self) -> Usage:
+        return self._ledger.usage
+
+    @property
+    def budget(self) -> Budget:
+        return self._ledger.left()
+
+    def overspent(self) -> str:
+        """How the budget of the task is exceeded, else an empty text."""
+        return self._ledger.overspent()
+
+    def use(
+        self, *, input_tokens: int = 0, output_tokens: int = 0, micro_usd: int = 0, usd: float | Decimal = 0
+    ) -> None:
+        self._ledger.book(input_tokens=input_tokens, output_tokens=output_tokens, micro_usd=micro_usd, usd=usd)
+        if over := self.overspent():
+            raise Stop("BUDGET_EXCEEDED", over)
+
+    async def ask(
+        self, question: str, schema: dict[str, Any] | None = None, *, action: Any = None, expires_s: float = WEEK_S
+    ) -> Any:
+        asking = NeedsInput(question, schema, action=action, expires_s=expires_s)
+        answered = self.answer_to(asking.question)
+        if answered is None:
+            raise asking
+        return True if schema is None else answered.value
+
+    def answer_to(self, question: Question) -> Answered | None:
+        """What people said to exactly this, if an earlier attempt has asked it."""
+        return self._answers.get(question.digest)
 
     async def progress(self, message: str, fraction: float | None = None) -> None:
         self._reports += 1
@@ -77,30 +112,54 @@ class WorkContext:
             )
         )
 
-    async def tool(self, tool: str | Tool, /, **arguments: Any) -> Any:
-        name = tool if isinstance(tool, str) else getattr(tool, "__name__", "?")
-        function = self._tools.get(name)
-        if function is None or (callable(tool) and tool is not function):
-            granted = ", ".join(self._tools) or "none"
-            message = f"tool {name[:64]!r} is not among those of this specialist (tools: {granted}): list it in tools="
-            await self._record(self._called(name, arguments, "POLICY_BLOCKED", message))
-            raise Stop("POLICY_BLOCKED", message)
-        inspect.signature(function).bind(**arguments)  # wrong arguments are the caller's mistake, not the tool's
-        number = self.usage.tool_calls + 1
-        span = functools.partial(tool_span, self.task, self.execution, name, number)
-        with telemetry.measured(span, self.spans.append):
-            return await self._call(name, function, arguments)
+    def granted(self, tool: str | Function) -> Tool | None:
+        """The tool that is meant, where it is one of the specialist's."""
+        found = self._tools.get(_name(tool))
+        if found and (isinstance(tool, str) or tool is found or tool == found.function):  # each bound method is new
+            return found
+        return None
 
-    async def _call(self, name: str, function: Tool, arguments: dict[str, Any]) -> Any:
+    async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
+        granted = self.granted(tool)
+        if granted is None:
+            names = ", ".join(self._tools) or "none"
+            name = _name(tool)
+            message = f"tool {name[:64]!r} is not among those of this specialist (tools: {names}): list it in tools="
+            await self._refuse(name, arguments, "POLICY_BLOCKED", message)
+        else:
+            arguments = granted.arguments(arguments)  # wrong ones are the caller's mistake, not the tool's
+            if refusal := self._ledger.refuses_call(granted.price_micro_usd):
+                await self._refuse(granted.name, arguments, "BUDGET_EXCEEDED", refusal)
+            if granted.confirm:
+                self._confirm(granted, arguments)
+            span = functools.partial(tool_span, self.task, self.execution, granted, self.usage.tool_calls + 1)
+            with telemetry.measured(span, self.spans.append):
+                return await self._call(granted, arguments)
+
+    async def _refuse(self, name: str, arguments: dict[str, Any], code: StopCode, message: str) -> NoReturn:
+        await self._record(self._called(name, arguments, code, message))
+        raise Stop(code, message)
+
+    def _confirm(self, tool: Tool, arguments: dict[str, Any]) -> None:
+        """Raise the question whether this call may be made, unless it was approved. An approval is for one call."""
+        first = tool.request(self.task.specialist, arguments, 1).question.digest
+        request = tool.request(self.task.specialist, arguments, self._requested[first] + 1)
+        if self.answer_to(request.question) is None:
+            raise request
+        self._requested[first] += 1
+
+    async def _call(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        self.usage += Usage(tool_calls=1)
+        began, name = loop.time(), tool.name
+        self._ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
         called = self._called(name, arguments)  # before the tool can change them
         try:
-            if inspect.iscoroutinefunction(function):
-                result = await function(**arguments)
+            if inspect.iscoroutinefunction(tool.function):
+                result = await tool.function(**arguments)
             else:
-                result = await self.in_thread(function, **arguments)
+                result = await self.in_thread(tool.function, **arguments)
+                if inspect.isawaitable(result):  # a wrapper around a coroutine function
+                    result = await result
         except asyncio.CancelledError:
             self.unrecorded.append(_with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began))
             raise
@@ -176,8 +235,8 @@ class WorkContext:
 class LocalContext(WorkContext):
     """A context with no board: for `blackboard try` and for tests of specialists.
 
-    Takes the specialist whose tools may be called, and the facts that it may read. `observations` are those that would
-    have gone onto the board.
+    Takes the specialist whose tools may be called and whose budget holds, the facts that it may read, and what people
+    answer, by the text of the question or its digest. `observations` are those that would have gone onto the board.
     """
 
     def __init__(
@@ -188,8 +247,11 @@ class LocalContext(WorkContext):
         input: dict[str, Any] | None = None,
         work_ms: int | None = None,
         blobs: Blobs | None = None,
+        answers: Mapping[str, Any] | None = None,
+        kind: Literal["work", "bid", "reconcile"] = "work",
     ) -> None:
         self.observations: list[Observation] = []
+        self._said = dict(answers or {})
         deadline_s = specialist.deadline_s if specialist else 30
         task = Task(
             log="",
@@ -204,11 +266,23 @@ class LocalContext(WorkContext):
             wait_ms=0,
             work_ms=round(deadline_s * 1000) if work_ms is None else work_ms,
             span="0" * 16,
+            kind=kind,
+            budget=specialist.budget.limits() if specialist else Limits(),
         )
         super().__init__(task, "local", specialist.tools if specialist else {}, blobs or MemoryBlobs(), self._remember)
 
+    def answer_to(self, question: Question) -> Answered | None:
+        for name in (question.digest, question.ask):
+            if name in self._said:
+                return Answered(question.ask, question.action, question.digest, "local", self._said[name])
+        return None
+
     async def _remember(self, observation: Observation) -> None:
         self.observations.append(observation)
+
+
+def _name(tool: str | Function) -> str:
+    return tool if isinstance(tool, str) else getattr(tool, "__name__", "?")
 
 
 def _with(

@@ -7,12 +7,15 @@ import asyncio
 from typing import Any, Literal
 
 from schemas.contracts import RETRIED
-from schemas.events import Claim, Silence, StopCode
+from schemas.events import Claim, Silence
 from schemas.inputs import Ended
+from schemas.tasks import Item
 from specialists.context import WorkContext
-from specialists.specialist import Specialist
+from specialists.specialist import Result, Specialist
 
 Interruption = Literal["cancelled", "drained"]
+ENDS_TASK = RETRIED | {"NEEDS_INPUT", "HANDED_OFF"}
+"""Codes of one item after which all of the task is done again, by the same specialist or by another."""
 
 
 class Execution:
@@ -49,7 +52,7 @@ class Execution:
         if self.interruption == "cancelled":
             return None
         if work.cancelled():
-            return self._end("INTERNAL", "CancelledError: nobody cancelled it but itself")
+            return self._end(Result(code="INTERNAL", message="CancelledError: nobody cancelled it but itself"))
         return work.result()
 
     async def settled(self) -> None:
@@ -68,15 +71,15 @@ class Execution:
         await asyncio.wait({work}, timeout=self._grace_s)
 
     async def _items(self) -> Ended:
-        """A code after which another attempt may help ends the task: a retry does all of it again. So does the code of
-        an only item. Of several items, those that have no value for good are silent."""
+        """The code of an only item ends the task, and so does any code of ENDS_TASK. Of several items, those that have
+        no value for good are silent."""
         claims: list[Claim] = []
         silences: list[Silence] = []
         several = len(self.task.items) > 1
         for item in self.task.items:
-            result = await self.specialist.invoke(item.input, self.context)
-            if result.code and (result.code in RETRIED or not several):
-                return self._end(result.code, f"{item.key}: {result.message}" if several else result.message)
+            result = self.specialist.permitted(await self._item(item))
+            if result.code and (result.code in ENDS_TASK or not several):
+                return self._end(result, f"{item.key}: {result.message}" if several else result.message)
             if result.code:
                 silences.append(Silence(item.key, result.code, result.message))
             else:
@@ -84,23 +87,43 @@ class Execution:
             await asyncio.sleep(0)  # a specialist that never waits must not stop the heartbeat
         return self._end(claims=tuple(claims), silences=tuple(silences))
 
+    async def _item(self, item: Item) -> Result:
+        """What became of one item. One during which the budget was exceeded has no value, also where the specialist
+        caught the Stop that told it so; those after it are not begun."""
+        if over := self.context.overspent():
+            return Result(code="BUDGET_EXCEEDED", message=f"not begun: {over}")
+        bids = self.task.kind == "bid"
+        result = await (self.specialist.bid_for if bids else self.specialist.invoke)(item.input, self.context)
+        if over := self.context.overspent():
+            return Result(code="BUDGET_EXCEEDED", message=over)
+        if bids and result.code in {"NEEDS_INPUT", "HANDED_OFF"}:
+            return Result(code="INTERNAL", message=f"{result.code} is no answer to a call for bids")
+        if result.question and self.context.answer_to(result.question):
+            message = f"asks what was answered already, take it from context.ask(): {result.message}"
+            return Result(code="INTERNAL", message=message)
+        return result
+
     def _timeout(self) -> Ended:
-        return self._end("TIMEOUT", f"not ended within {self.task.work_ms} ms of work")
+        return self._end(Result(code="TIMEOUT", message=f"not ended within {self.task.work_ms} ms of work"))
 
     def _end(
         self,
-        code: StopCode | Literal[""] = "",
+        result: Result | None = None,
         message: str = "",
         claims: tuple[Claim, ...] = (),
         silences: tuple[Silence, ...] = (),
     ) -> Ended:
+        """With `result`, the code that it holds."""
+        result = result or Result()
         return Ended(
             task=self.task.task,
             attempt=self.task.attempt,
             execution=self.context.execution,
             usage=self.context.usage,
-            code=code,
-            message=message[:1000],
+            code=result.code,
+            message=(message or result.message)[:1000],
             claims=claims,
             silences=silences,
+            question=result.question,
+            to=result.to,
         )

@@ -20,16 +20,22 @@ class BadSpecialist(TypeError):
 
 
 @dataclass(frozen=True)
-class Signature:
-    """`input` and `output` convert and check; the schemas are those of the contract. `plain`: it is no coroutine
-    function, and so needs a thread."""
+class Shape:
+    """How a function is called: with the item alone, or also `with_context`. `plain`: it is no coroutine function, and
+    so needs a thread."""
+
+    with_context: bool
+    plain: bool
+
+
+@dataclass(frozen=True)
+class Signature(Shape):
+    """`input` and `output` convert and check; the schemas are those of the contract."""
 
     input: TypeAdapter[Any]
     output: TypeAdapter[Any]
     input_schema: dict[str, Any]
     output_schema: dict[str, Any]
-    with_context: bool
-    plain: bool
 
 
 def read_signature(target: Callable[..., Any]) -> Signature:
@@ -51,10 +57,23 @@ def read_signature(target: Callable[..., Any]) -> Signature:
             f"{shown}: {item!r} receives an object with the fields of the step's input: annotate it with a pydantic "
             "model, a dataclass, a TypedDict or dict[str, ...]"
         )
+    shape = _shape(function, parameters)
+    return Signature(shape.with_context, shape.plain, input, output, input_schema, output_schema)
+
+
+def read_shape(function: Callable[..., Any]) -> Shape:
+    """How a function of the item is called whose annotations do not matter. Raises BadSpecialist."""
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        shown = f"{name}({', '.join(inspect.signature(function).parameters)})"
+    except (TypeError, ValueError):
+        raise BadSpecialist(f"{name} is no function of the item and, if it wants, the context") from None
+    return _shape(function, _parameters(function, shown, method=False))
+
+
+def _shape(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> Shape:
     with_context = any(one.default is one.empty or one.name == "context" for one in parameters[1:2])
-    return Signature(
-        input, output, input_schema, output_schema, with_context, plain=not inspect.iscoroutinefunction(function)
-    )
+    return Shape(with_context, plain=not inspect.iscoroutinefunction(function))
 
 
 def _call_of(target: type) -> Callable[..., Any]:

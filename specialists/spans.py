@@ -8,6 +8,10 @@ from schemas import spans as s
 from schemas.spans import Attributes, Place, Span
 from schemas.tasks import Task
 from schemas.usage import Usage
+from specialists.tools import Tool
+
+GOES_ON = {"NEEDS_INPUT", "HANDED_OFF"}
+"""Codes of executions that have not failed: the task goes on."""
 
 
 def execution_span(task: Task, execution: str, delivery: int, version: int) -> Span:
@@ -22,12 +26,14 @@ def execution_span(task: Task, execution: str, delivery: int, version: int) -> S
     return Span(f"invoke_agent {task.specialist}", _place(task, execution), task.span, 0, 0, attributes)
 
 
-def tool_span(task: Task, execution: str, tool: str, number: int) -> Span:
+def tool_span(task: Task, execution: str, tool: Tool, number: int) -> Span:
     """Call `number` of the execution."""
     above = _place(task, execution)
     own = Place(above.trace, s.span_id("tool", above.span, number))
-    attributes = _about(task, execution, "execute_tool") | {s.TOOL: tool}
-    return Span(f"execute_tool {tool}", own, above.span, 0, 0, attributes)
+    attributes = _about(task, execution, "execute_tool") | {s.TOOL: tool.name}
+    if tool.price_micro_usd:
+        attributes["blackboard.tool.micro_usd"] = round(tool.price_micro_usd)
+    return Span(f"execute_tool {tool.name}", own, above.span, 0, 0, attributes)
 
 
 def end_of_execution(usage: Usage, code: str, how: str) -> Attributes:
@@ -36,9 +42,10 @@ def end_of_execution(usage: Usage, code: str, how: str) -> Attributes:
         s.OUTCOME: code or ("DONE" if how == "stored" else how.upper()),
         "blackboard.execution.input_tokens": usage.input_tokens,
         "blackboard.execution.output_tokens": usage.output_tokens,
+        "blackboard.execution.micro_usd": usage.micro_usd,
         s.TOOL_CALLS: usage.tool_calls,
     }
-    return attributes | ({s.ERROR: code} if code else {})
+    return attributes | ({s.ERROR: code} if code and code not in GOES_ON else {})
 
 
 def _about(task: Task, execution: str, operation: str) -> Attributes:

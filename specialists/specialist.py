@@ -5,62 +5,48 @@ runs one task, `worker` takes tasks from a board.
 """
 
 import inspect
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
 
-import msgspec
 from pydantic import ValidationError
 
+from schemas import goals
+from schemas.bids import Bid
 from schemas.blobs import Blob
-from schemas.codec import VALUE_LIMIT, encode, unstorable
-from schemas.contracts import STOP_CODES, Contract, ToolGrant
+from schemas.codec import encode
+from schemas.contracts import ALWAYS, STOP_CODES, Contract
 from schemas.events import StopCode
 from schemas.goals import explain
 from schemas.playbooks import Playbook
-from schemas.subjects import BadName, token
 from schemas.tasks import ReadFact, Task
-from schemas.validation import violation
-from specialists.signature import BadSpecialist, Signature, read_signature
+from specialists.budget import Budget, Usd, in_micro_usd
+from specialists.outcome import Result, bid_of, value_of
+from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
+from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
+from specialists.tools import Function, Tool, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
 
-MESSAGE_CHARACTERS = 1_000
-"""Of a message that goes onto the log; longer ones are cut."""
+__all__ = [
+    "Bid",
+    "Budget",
+    "Context",
+    "Facts",
+    "HandOff",
+    "NeedsInput",
+    "Result",
+    "Specialist",
+    "Stop",
+    "Team",
+    "specialist",
+    "tool",
+]
 
 Authority = Literal["observe", "propose", "effect"]
-Tool = Callable[..., Any]
 T = TypeVar("T")
-
-
-def bounded(text: str) -> str:
-    """`text` as it may stand on the log: cut, and without characters that UTF-8 cannot hold."""
-    return text[:MESSAGE_CHARACTERS].encode("utf-8", "backslashreplace").decode()[:MESSAGE_CHARACTERS]
-
-
-def describe(error: BaseException) -> str:
-    """`ExceptionType: text`, bounded."""
-    try:
-        text = str(error)
-    except Exception:  # a broken __str__ must not hide which error it was
-        text = "(its text cannot be made)"
-    return bounded(f"{type(error).__name__}: {text}" if text else type(error).__name__)
-
-
-class Stop(Exception):
-    """Ends the work on one item without a value. `code` says why (schemas.events.StopCode), `message` says it to
-    people; it is cut after MESSAGE_CHARACTERS. Raises ValueError when there is no such code."""
-
-    def __init__(self, code: StopCode, message: str = "") -> None:
-        if code not in STOP_CODES:
-            raise ValueError(f"{code!r} is no stop code; choose one of {', '.join(sorted(STOP_CODES))}")
-        super().__init__(code, message)
-        self.code, self.message = code, bounded(message)
-
-    def __str__(self) -> str:
-        return f"{self.code}: {self.message}" if self.message else self.code
 
 
 class Facts(Mapping[str, Any]):
@@ -84,7 +70,8 @@ class Facts(Mapping[str, Any]):
 class Context(Protocol):
     """What a specialist has at hand while it works on a task.
 
-    A plain function runs in a thread of its own: of these it may use `task`, `facts`, `cancelled`, `use` and `log`.
+    A plain function runs in a thread of its own: of these it may use `task`, `facts`, `cancelled`, `budget`, `use` and
+    `log`.
     """
 
     log: "logging.LoggerAdapter[logging.Logger]"
@@ -102,14 +89,32 @@ class Context(Protocol):
         function that takes long asks here from time to time."""
         ...
 
+    @property
+    def budget(self) -> Budget:
+        """What is left of what the task may use; None where there is no limit."""
+        ...
+
+    async def ask(
+        self, question: str, schema: dict[str, Any] | None = None, *, action: Any = None, expires_s: float = WEEK_S
+    ) -> Any:
+        """The answer of people to this question, which satisfies the JSON Schema `schema`. Without a schema they
+        approve `action`, and this gives True; a denial ends the run.
+
+        Raises NeedsInput until they have answered exactly this (question, schema and action): the task ends, and is
+        done again with the answer. So what comes before this is done again too. Raises ValueError for what cannot be
+        asked.
+        """
+        ...
+
     async def progress(self, message: str, fraction: float | None = None) -> None:
         """Tell those who watch; `fraction` is 0 to 1. Best effort: it may be dropped and raises nothing."""
         ...
 
-    async def tool(self, tool: str | Tool, /, **arguments: Any) -> Any:
+    async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
         """Call one of the tools that the specialist was given, by name or as the function itself. The call is recorded
-        on the board. Raises Stop: POLICY_BLOCKED for any other tool, TOOL_DOWN for what the tool raises, or the Stop
-        that the tool raises itself; TypeError for arguments that the tool does not take."""
+        on the board. Raises Stop: POLICY_BLOCKED for any other tool, BUDGET_EXCEEDED for a call too many, TOOL_DOWN for
+        what the tool raises, or the Stop that the tool raises itself; TypeError for arguments that the tool does not
+        take; NeedsInput where a person has to approve the call first."""
         ...
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
@@ -121,23 +126,17 @@ class Context(Protocol):
         damaged, TOOL_DOWN when the store does not answer."""
         ...
 
-    def use(self, *, input_tokens: int = 0, output_tokens: int = 0) -> None:
-        """Add to what this execution has used. Raises ValueError for less than nothing."""
+    def use(
+        self, *, input_tokens: int = 0, output_tokens: int = 0, micro_usd: int = 0, usd: float | Decimal = 0
+    ) -> None:
+        """Add to what this execution has used; money in dollars, or in millionths of one. Raises ValueError for less
+        than nothing, and Stop BUDGET_EXCEEDED when the task has now used more than it may: it is booked all the same,
+        and the item has no value."""
         ...
 
     async def in_thread(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
         """Run a function that blocks. It goes on after a cancel until it returns."""
         ...
-
-
-@dataclass(frozen=True)
-class Result:
-    """What became of one item: a JSON-like value, or with `code` none."""
-
-    value: Any = None
-    confidence: float | None = None
-    code: StopCode | Literal[""] = ""
-    message: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +156,14 @@ class Specialist:
     tools: Mapping[str, Tool] = field(default_factory=dict)
     concurrency: int = 8
     function: Callable[..., Any] | None = None
+    budget: goals.Budget = field(default_factory=goals.Budget)
+    backoff_s: float = 0.5
+    backoff_max_s: float = 60
+    stops: tuple[StopCode, ...] = get_args(StopCode)
+    typical_micro_usd: int | None = None
+    typical_s: float | None = None
+    wakes_on: tuple[str, ...] = ()
+    bid: Callable[..., Any] | None = None
 
     def fresh(self) -> "Specialist":
         """The same specialist with an instance of its own, where it is a class: one a worker. Raises BadSpecialist."""
@@ -175,9 +182,16 @@ class Specialist:
             input=self.signature.input_schema,
             output=self.signature.output_schema,
             authority=self.authority,
-            tools=[ToolGrant(tool=name) for name in self.tools],
+            tools=[one.grant() for one in self.tools.values()],
+            stops=list(self.stops),
             deadline_s=self.deadline_s,
             attempts=self.attempts,
+            budget=goals.Budget(**dict(self.budget)),
+            backoff_s=self.backoff_s,
+            backoff_max_s=self.backoff_max_s,
+            typical_micro_usd=self.typical_micro_usd,
+            typical_s=self.typical_s,
+            wakes_on=list(self.wakes_on),
         )
 
     def __call__(self, item: Any, context: Context | None = None) -> Any:
@@ -187,6 +201,31 @@ class Specialist:
     async def invoke(self, input: dict[str, Any], context: Context) -> Result:
         """Work on one item: check the input, call, check the output. What goes wrong is a code in the result; only
         cancellation is raised."""
+        return await self._outcome(self._bound, self.signature, input, context, self._value_of)
+
+    async def bid_for(self, input: dict[str, Any], context: Context) -> Result:
+        """What it would bid for one item, a schemas.bids.Bid as JSON. As `invoke` otherwise."""
+        if self.bid is None:
+            shape, bid = Shape(with_context=False, plain=True), self._typical
+        else:
+            shape, bid = read_shape(self.bid), self.bid
+        return await self._outcome(lambda: bid, shape, input, context, bid_of)
+
+    def permitted(self, result: Result) -> Result:
+        """`result` itself when its code is one of those with which the contract lets it end."""
+        if not result.code or result.code in self.stops or result.code in ALWAYS:
+            return result
+        said = f": {result.message}" if result.message else ""
+        return Result(code="INTERNAL", message=bounded(f"ended with {result.code}, which is not in its stops={said}"))
+
+    async def _outcome(
+        self,
+        bound: Callable[[], Callable[..., Any]],
+        shape: Shape,
+        input: dict[str, Any],
+        context: Context,
+        value_of: Callable[[Any], Result],
+    ) -> Result:
         try:
             item = self.signature.input.validate_json(encode(input))
         except ValidationError as error:
@@ -194,18 +233,26 @@ class Specialist:
         except Exception as error:  # a validator of the author's raised something else than ValueError
             return _internal(error, context)
         try:
-            output = await self._call(item, context)
-        except Stop as stop:
-            return Result(code=stop.code, message=stop.message)
+            output = await _called(bound(), shape, item, context)
+        except ENDS as end:
+            return self._ended(end)
+        except ExceptionGroup as group:  # of a TaskGroup
+            ends, others = group.split(ENDS)
+            return self._ended(_first(ends)) if ends and others is None else _internal(group, context)
         except (Exception, SystemExit) as error:  # one item must not end the worker
             return _internal(error, context)
-        return self._result(output)
+        return value_of(output)
 
-    async def _call(self, item: Any, context: Context) -> Any:
-        arguments = [item, context] if self.signature.with_context else [item]
-        if self.signature.plain:
-            return await context.in_thread(self._bound(), *arguments)
-        return await self._bound()(*arguments)
+    def _ended(self, end: BaseException) -> Result:
+        if isinstance(end, Stop):
+            return Result(code=end.code, message=end.message)
+        if isinstance(end, NeedsInput):
+            return Result(code=end.code, message=bounded(end.question.ask), question=end.question)
+        assert isinstance(end, HandOff)
+        if self.authority == "observe":
+            message = f'it may not hand its task on ({end}): that takes authority="propose"'
+            return Result(code="POLICY_BLOCKED", message=bounded(message))
+        return Result(code=end.code, message=end.message, to=end.to)
 
     def _bound(self) -> Callable[..., Any]:
         if self.function is None:
@@ -213,36 +260,29 @@ class Specialist:
         assert self.function is not None
         return self.function
 
-    def _result(self, output: Any) -> Result:
-        """The output as JSON, checked as the supervisor will check it."""
-        try:
-            adapter = self.signature.output
-            raw = adapter.dump_python(adapter.validate_python(output), mode="json", by_alias=True, warnings="error")
-            problem = unstorable(raw)
-            data = encode(raw)
-        except ValidationError as error:
-            return Result(code="INVALID_OUTPUT", message=bounded(f"the value: {explain(error)}"))
-        except Exception as error:  # what is raised while a foreign object is turned into JSON can be anything
-            return Result(code="INVALID_OUTPUT", message=bounded(f"the value cannot be JSON: {describe(error)}"))
-        if len(data) > VALUE_LIMIT:
-            advice = f"the value has {len(data)} bytes, over {VALUE_LIMIT}; store it with context.blob()"
-            return Result(code="INVALID_OUTPUT", message=advice)
-        value = msgspec.json.decode(data)
-        if problem := problem or violation(self.signature.output_schema, value) or "":
-            return Result(code="INVALID_OUTPUT", message=bounded(f"the value: {problem}"))
-        return Result(value, _confidence(value, output))
+    def _value_of(self, output: Any) -> Result:
+        return value_of(self.signature, output)
+
+    def _typical(self, item: Any) -> Bid:
+        return Bid(micro_usd=self.typical_micro_usd or 0, seconds=self.typical_s or 0.0)
+
+
+async def _called(function: Callable[..., Any], shape: Shape, item: Any, context: Context) -> Any:
+    arguments = [item, context] if shape.with_context else [item]
+    if shape.plain:
+        return await context.in_thread(function, *arguments)
+    return await function(*arguments)
+
+
+def _first(group: BaseException) -> BaseException:
+    while isinstance(group, BaseExceptionGroup):
+        group = group.exceptions[0]
+    return group
 
 
 def _internal(error: BaseException, context: Context) -> Result:
     context.log.error("the specialist raised %s", type(error).__name__, exc_info=error)
     return Result(code="INTERNAL", message=describe(error))
-
-
-def _confidence(value: Any, output: Any) -> float | None:
-    found = value.get("confidence") if isinstance(value, dict) else getattr(output, "confidence", None)
-    if isinstance(found, bool) or not isinstance(found, int | float) or not math.isfinite(found):
-        return None
-    return float(found)
 
 
 @dataclass(frozen=True)
@@ -263,25 +303,38 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     offers: str | Sequence[str],
     deadline_s: float = 30,
     attempts: int = 3,
+    backoff_s: float = 0.5,
+    backoff_max_s: float | None = None,
     version: int = 1,
     authority: Authority = "observe",
-    tools: Sequence[Tool] = (),
+    tools: Sequence[Function | Tool] = (),
+    budget: goals.Budget | None = None,
+    stops: Sequence[StopCode] | None = None,
+    typical_usd: Usd | None = None,
+    typical_s: float | None = None,
+    wakes_on: str | Sequence[str] = (),
+    bid: Callable[..., Any] | None = None,
     description: str = "",
     concurrency: int = 8,
 ) -> Callable[[Callable[..., Any]], Specialist]:
     """Make a specialist of `async def f(item: In, context: Context) -> Out`, of a plain function, which then runs in a
     thread, or of a class with such a `__call__`, of which each worker makes one instance.
 
-    offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried. tools: the functions that
-    it may call through `context.tool`. concurrency: tasks at the same time in one worker. description: default the
-    first line of the docstring. Raises BadSpecialist.
+    offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried, the next time after
+    backoff_s, doubled each time, backoff_max_s at most (default 60, or backoff_s where that is more). authority:
+    `propose` may hand its tasks on, `effect` may change the world. tools: functions that it may call through
+    `context.tool`, or what `tool` makes of them. budget: what one attempt may use. stops: codes with which it may end
+    beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs and takes.
+    wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the context, that
+    gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time in one
+    worker. description: default the first line of the docstring. Raises BadSpecialist.
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
         try:
             made = Specialist(
                 name=name,
-                offers=(offers,) if isinstance(offers, str) else tuple(offers),
+                offers=_several(offers),
                 signature=read_signature(target),
                 make=_maker(target),
                 description=description or (inspect.getdoc(target) or "").partition("\n")[0],
@@ -289,16 +342,28 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
                 attempts=attempts,
                 version=version,
                 authority=authority,
-                tools=_by_name(tools),
+                tools=tools_by_name(tools),
                 concurrency=concurrency,
+                budget=budget or goals.Budget(),
+                backoff_s=backoff_s,
+                backoff_max_s=max(60, backoff_s) if backoff_max_s is None else backoff_max_s,
+                stops=get_args(StopCode) if stops is None else tuple(stops),
+                typical_micro_usd=None if typical_usd is None else in_micro_usd(typical_usd),
+                typical_s=typical_s,
+                wakes_on=_several(wakes_on),
+                bid=bid,
             )
             _check(made)
-        except (BadSpecialist, ValidationError) as error:
+        except (BadSpecialist, ValueError) as error:
             reason = explain(error) if isinstance(error, ValidationError) else str(error)
             raise BadSpecialist(f"specialist {name!r}: {reason}") from None
         return made
 
     return decorate
+
+
+def _several(words: str | Sequence[str]) -> tuple[str, ...]:
+    return (words,) if isinstance(words, str) else tuple(words)
 
 
 def _maker(target: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
@@ -313,16 +378,13 @@ def _check(made: Specialist) -> None:
         raise BadSpecialist("it offers nothing: name a capability in offers=")
     if made.concurrency < 1:
         raise BadSpecialist("concurrency= is the number of tasks at the same time, at least 1")
+    if unknown := [code for code in made.stops if code not in STOP_CODES]:
+        raise BadSpecialist(f"stops= has {unknown[0]!r}; the codes are {', '.join(sorted(STOP_CODES))}")
+    if made.backoff_max_s < made.backoff_s:
+        raise BadSpecialist("backoff_max_s= is less than backoff_s=")
+    asking = [one.name for one in made.tools.values() if one.confirm]
+    if asking and "NEEDS_INPUT" not in made.stops:
+        raise BadSpecialist(f"tool {asking[0]!r} asks for an approval: list NEEDS_INPUT in stops=")
+    if made.bid is not None:
+        read_shape(made.bid)
     made.contract()
-
-
-def _by_name(tools: Sequence[Tool]) -> dict[str, Tool]:
-    found: dict[str, Tool] = {}
-    for tool in tools:
-        try:
-            found[token(getattr(tool, "__name__", ""), "tool")] = tool
-        except BadName:
-            raise BadSpecialist(f"tools= takes functions that have a name, not {tool!r}") from None
-    if len(found) < len(tools):
-        raise BadSpecialist("two of its tools have the same name")
-    return found

@@ -28,7 +28,8 @@ from specialists.context import WorkContext
 from specialists.execution import Execution
 from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
-from specialists.specialist import Specialist, bounded
+from specialists.specialist import Specialist
+from specialists.stop import bounded
 
 PULLS = 8
 """Pulls of one specialist at the same time, at most."""
@@ -101,7 +102,7 @@ class Job:
         return self.execution.context.execution
 
     def span(self) -> Span:
-        return execution_span(self.execution.task, self.id, self.count, self.specialist.contract().version)
+        return execution_span(self.execution.task, self.id, self.count, self.specialist.version)
 
     def latency_ms(self) -> int:
         return round((asyncio.get_running_loop().time() - self.began) * 1000)
@@ -324,10 +325,12 @@ class Worker:
         for delivery in job.deliveries:
             await (delivery.release() if how == "released" else delivery.ack())
         code, message = (ended.code, ended.message) if ended else ("", "")
-        usage, latency_ms = job.execution.context.usage, job.latency_ms()
+        usage = ended.usage if ended else job.execution.context.usage  # a thread that goes on may still book
+        latency_ms = job.latency_ms()
         self._tell(Finished(job.key, job.id, how, code, message, latency_ms, usage))
         said |= end_of_execution(usage, code, how)
-        extra = {"latency_ms": latency_ms, "tokens": usage.input_tokens + usage.output_tokens, "code": code}
+        tokens = usage.input_tokens + usage.output_tokens
+        extra = {"latency_ms": latency_ms, "tokens": tokens, "micro_usd": usage.micro_usd, "code": code}
         _logger.info("task %s", how, extra=_extra(job.key) | {"execution": job.id} | extra)
 
     async def _await_lingering(self, job: Job) -> None:

@@ -1,0 +1,134 @@
+"""Tools: functions that a specialist may call through its context, with what its contract says of each.
+
+Pure. What a tool takes is checked by its annotations before it is called, and converted as pydantic converts. Where an
+annotation cannot be read, names and number of the arguments are checked alone.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any
+
+from pydantic import ConfigDict, ValidationError, validate_call
+
+from schemas.contracts import ToolGrant
+from schemas.subjects import BadName, token
+from specialists.budget import Usd, exact_micro_usd
+from specialists.signature import BadSpecialist
+from specialists.stop import NeedsInput
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Tool:
+    """See `tool`. Called like the function itself, it checks and records nothing."""
+
+    name: str
+    function: Function
+    scopes: tuple[str, ...] = ()
+    confirm: bool = False
+    price_micro_usd: Fraction = Fraction(0)
+    _convert: Callable[..., dict[str, Any]] | None = field(default=None, repr=False)
+
+    @property
+    def __name__(self) -> str:
+        return self.name
+
+    def __call__(self, *arguments: Any, **keywords: Any) -> Any:
+        return self.function(*arguments, **keywords)
+
+    def grant(self) -> ToolGrant:
+        """What the contract says of it."""
+        return ToolGrant(tool=self.name, scopes=list(self.scopes), confirm=self.confirm)
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
+        """What it is called with: `given`, converted, and its defaults. Raises TypeError."""
+        if (signature := _signature(self.function)) is None:
+            return given
+        bound = signature.bind(**given)
+        if self._convert is None:
+            bound.apply_defaults()
+            return _by_keyword(signature, bound.arguments)
+        try:
+            return self._convert(**given)
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+            path = ".".join(str(part) for part in first["loc"])
+            raise TypeError(f"tool {self.name}: {path}: {first['msg']}") from None
+
+    def request(self, specialist: str, arguments: dict[str, Any], number: int) -> NeedsInput:
+        """The question whether `specialist` may call it with just these arguments, for the `number`th time in one
+        execution: an approval is for one call. Raises ValueError where they cannot be shown."""
+        action = {"tool": self.name, "arguments": arguments} | ({"call": number} if number > 1 else {})
+        try:
+            return NeedsInput(f"may {specialist} call {self.name}?", action=action)
+        except ValueError as error:
+            raise ValueError(
+                f"tool {self.name} is called with the approval of a person only; the call {error}"
+            ) from None
+
+
+def tool(function: Function, *, scopes: str | Sequence[str] = (), confirm: bool = False, usd: Usd = 0) -> Tool:
+    """A function for `tools=` of a specialist.
+
+    scopes: what it reaches, such as `net:read`; steps may ask for them. confirm: a person approves each call, with
+    exactly its arguments. usd: what a call costs; it is booked with each. Raises BadSpecialist.
+    """
+    if isinstance(function, Tool):
+        raise BadSpecialist(f"{function.name!r} is a tool already")
+    try:
+        name = token(getattr(function, "__name__", ""), "tool")
+    except BadName:
+        raise BadSpecialist(f"tools= takes functions that have a name, not {function!r}") from None
+    granted = (scopes,) if isinstance(scopes, str) else tuple(scopes)
+    if odd := [scope for scope in granted if not isinstance(scope, str) or not scope.strip()]:
+        raise BadSpecialist(f"scopes= of tool {name!r} takes words, not {odd[0]!r}")
+    try:
+        price = exact_micro_usd(usd)
+    except ValueError as error:
+        raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
+    return Tool(name, function, granted, confirm, price, _converter(function))
+
+
+def tools_by_name(tools: Sequence[Function | Tool]) -> dict[str, Tool]:
+    """Raises BadSpecialist."""
+    made = [one if isinstance(one, Tool) else tool(one) for one in tools]
+    found = {one.name: one for one in made}
+    if len(found) < len(made):
+        raise BadSpecialist("two of its tools have the same name")
+    return found
+
+
+def _converter(function: Function) -> Callable[..., dict[str, Any]] | None:
+    """Gives the arguments as the function would receive them; None where its annotations cannot be read."""
+
+    @functools.wraps(function)
+    def received(**arguments: Any) -> dict[str, Any]:
+        return arguments
+
+    try:
+        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(received)
+    except Exception:  # evaluating an annotation runs whatever stands in it
+        return None
+
+
+def _signature(function: Function) -> inspect.Signature | None:
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):  # some built-in functions have none
+        return None
+
+
+def _by_keyword(signature: inspect.Signature, arguments: dict[str, Any]) -> dict[str, Any]:
+    """Bound arguments as they are handed over: what `**rest` took beside the others, and nothing for `*rest`."""
+    kinds = {name: parameter.kind for name, parameter in signature.parameters.items()}
+    plain = {
+        name: value
+        for name, value in arguments.items()
+        if kinds[name] in (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    }
+    rest = [name for name, kind in kinds.items() if kind is inspect.Parameter.VAR_KEYWORD]
+    return plain | (arguments[rest[0]] if rest else {})
