@@ -83,7 +83,7 @@ def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
 
 
 def _function(module: Any, name: str) -> FunctionType:
-    found = module
+    found: Any = module
     for part in name.split("."):
         found = inspect.getattr_static(found, part)
     found = found.fget if isinstance(found, property) else getattr(found, "__func__", found)

@@ -309,8 +309,8 @@ ROWS = (
                     "tasks that waited in vain have used up their attempts: FAILED",
                     Edit(
                         "supervisor.decide",
-                        "if task.started or task.child or task.waits + 1 >= WAITS_LIMIT:",
-                        "if True:",
+                        "if task.started or task.child:\n        failed",
+                        "if True:\n        failed",
                     ),
                 ),
             ),
@@ -359,12 +359,58 @@ ROWS = (
                     ),
                 ),
             ),
+            hole(
+                authors.voice_that_is_heard_twice,
+                without(
+                    "counting tasks",
+                    "one voice that is heard twice is a quorum of two",
+                    Edit(
+                        "supervisor.decide",
+                        'if state.status != "dispatched" or attempt != state.attempt:',
+                        "if attempt != state.attempt:",
+                    ),
+                    Edit("projections.evolve_tasks", "claims=event.claims,", "claims=before.claims + event.claims,"),
+                    Edit(
+                        "supervisor.merge",
+                        "tasks.setdefault(claim.canonical, set()).add(claim.task)",
+                        "tasks.setdefault(claim.canonical, []).append(claim.task)",
+                    ),
+                ),
+            ),
+        ),
+    ),
+    Row(
+        "what was reserved for an attempt is given away when it times out, and then its end says what it has used",
+        "9: it is reserved in full until that end comes, however late",
+        (
+            hole(
+                authors.attempts_that_time_out_and_then_say_what_they_used,
+                without(
+                    "what is reserved until the end",
+                    "15 tokens are used of a budget of 10",
+                    Edit(
+                        "projections.evolve_tasks",
+                        "if not execution:\n        return task, {}",
+                        "if not execution:\n"
+                        "        after, changes = settled(state, task, attempt, task.specialist, usage)\n"
+                        "        return after or task, changes",
+                    ),
+                ),
+            ),
         ),
     ),
     Row(
         "any client approves as anybody; run ids are used up by a stranger",
         "1: the author stands in the subject; the first valid goal is the run's",
         (
+            hole(
+                authors.stranger_who_approves,
+                without(
+                    "looking at the author of an answer",
+                    "eve has approved what ann was asked",
+                    Edit("supervisor.gates", "if gate.who and person not in gate.who:", "if False:"),
+                ),
+            ),
             hole(
                 authors.stranger_whose_goal_is_not_valid,
                 without(
@@ -442,7 +488,7 @@ ROWS = (
                 without(
                     "comparing the keys",
                     "an end counts that speaks of what its task is not about",
-                    Edit("supervisor.decide", "if sorted(named) != sorted(keys):", "if False:"),
+                    Edit("supervisor.breaches", "if sorted(named) == sorted(keys):", "if True:"),
                 ),
             ),
             hole(
@@ -570,8 +616,8 @@ ROWS = (
     ),
     Row(
         "a snapshot is taken at the position that was read; a snapshot is newer than a log that was cut",
-        "5: no snapshot is needed, and there is none to take out: who takes over has the floor and the log alone. Taken "
-        "out is the floor, for the position",
+        "5: no snapshot is needed, and there is none to take out: who takes over has the floor and the log alone. "
+        "Taken out is the floor, for the position",
         (
             hole(
                 positions.run_that_was_left_to_newer_rules_while_others_went_on,

@@ -121,7 +121,7 @@ class Table(Record, ABC):
     async def held(self, log: Wrap | None = None, queue: Wrap | None = None, **options: Any) -> Held:
         """A supervisor that has taken over, and has read nothing since."""
         board = await self.board(log, queue)
-        settings = {"mend_s": 0.0, "grace_s": 0.0, "clock_s": lambda: self.passed_s} | options
+        settings: dict[str, Any] = {"mend_s": 0.0, "grace_s": 0.0, "clock_s": lambda: self.passed_s} | options
         held = Held(self, Supervisor(board, **settings))
         await held.take_over()
         return held
