@@ -15,10 +15,11 @@ from pydantic import ValidationError
 
 from blackboard import telemetry
 from blackboard.board import Board
-from blackboard.log import Append, Conflict, LogError, Message, Stored
+from blackboard.log import Append, Conflict, LogError, Message, NotPermitted, Stored
 from schemas import spans
 from schemas.catalogue import Catalogue, View
 from schemas.codec import (
+    VALUE_LIMIT,
     NotAFactMessage,
     UnknownEvent,
     decode_event,
@@ -29,9 +30,9 @@ from schemas.codec import (
     unstorable,
 )
 from schemas.contracts import Contract, read_contract
-from schemas.events import CapabilityAwaited, RunEnded, StepExpanded, StepSkipped
-from schemas.goals import GOAL_LIMIT, Artefact, Goal, explain
-from schemas.inputs import Approve, Cancel, Deny, Observation, Signal
+from schemas.events import CapabilityAwaited, Event, GateOpened, RunEnded, StepExpanded, StepSkipped
+from schemas.goals import GOAL_LIMIT, Artefact, Budget, Goal, explain
+from schemas.inputs import Answer, Approve, Cancel, Deny, Observation, Signal
 from schemas.playbooks import Playbook, read_playbook
 from schemas.subjects import BOARD_RUN, token
 from schemas.validation import violation
@@ -80,17 +81,27 @@ class Client:
                 waiting.setdefault(capability, []).append(run)
         return waiting
 
-    async def publish(self, team: str, input: dict[str, Any], run: str | None = None, approve: bool = False) -> str:
+    async def publish(
+        self,
+        team: str,
+        input: dict[str, Any],
+        run: str | None = None,
+        approve: bool = False,
+        *,
+        budget: Budget | None = None,
+        deadline_s: float | None = None,
+    ) -> str:
         """Append a goal and return its run id, `team-` and ten random hex digits unless `run` is given. `approve`
-        approves in advance what the run would ask for.
+        approves in advance what the run would ask for. `budget` and `deadline_s` hold for the whole run, where they are
+        less than what the playbook says.
 
         The same goal under the same run id again is the same run. Raises BadInput where the team is not on the board or
-        the input breaks its schema, RunExists where the id has another goal.
+        the goal is not valid, RunExists where the id has another goal.
         """
         run = token(run, "run id") if run else f"{token(team, 'team')[:50]}-{secrets.token_hex(5)}"
         if run == BOARD_RUN:
             raise BadInput(f"run id {BOARD_RUN!r} is the board's own; choose another")
-        data = self._goal(team, input, approve)
+        data = self._goal(team, input, approve, budget or Budget(), deadline_s)
         await asyncio.gather(self._check_goal(team, input), self._check_unused(run))
         subject = self.board.subjects.goal(self.author, run)
         if isinstance(await self._send(run, Append(subject, data, expected=0)), Conflict):
@@ -99,11 +110,12 @@ class Client:
                 raise RunExists(f"run {run} has another goal already; leave the run id out, or choose another")
         return run
 
-    def _goal(self, team: str, input: dict[str, Any], approve: bool) -> bytes:
+    def _goal(self, team: str, input: dict[str, Any], approve: bool, budget: Budget, deadline_s: float | None) -> bytes:
         if problem := unstorable(input):  # first: JSON would make something else of a number that is not finite
             raise BadInput(f"input: {problem}")
         try:
-            data = Goal(team=team, input=input, approve=approve).model_dump_json(exclude_none=True).encode()
+            goal = Goal(team=team, input=input, approve=approve, budget=budget, deadline_s=deadline_s)
+            data = goal.model_dump_json(exclude_none=True).encode()
         except (ValidationError, ValueError) as error:
             raise BadInput(explain(error) if isinstance(error, ValidationError) else str(error)) from None
         if len(data) > GOAL_LIMIT:
@@ -142,6 +154,32 @@ class Client:
     async def deny(self, run: str, gate: str, digest: str, reason: str = "") -> int:
         """Append the denial of the action with `digest`; the sequence."""
         return await self._signal(run, Deny(gate=gate, digest=digest, reason=reason))
+
+    async def answer(self, run: str, gate: str, digest: str, value: Any) -> int:
+        """Append the answer to the question with `digest`; the sequence. Raises BadInput for a value that is no JSON,
+        too large, or breaks the schema of the question, and where an approval is asked for."""
+        try:
+            size, problem = len(encode(value)), unstorable(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise BadInput(f"the answer cannot be JSON: {error}") from None
+        if problem or size > VALUE_LIMIT:
+            raise BadInput(f"the answer: {problem or f'{size} bytes, the limit is {VALUE_LIMIT}'}")
+        if asked := await self._asked(run, gate, digest):
+            if asked.schema is None:
+                raise BadInput(f"gate {gate!r} asks for no value: approve or deny it")
+            if broken := violation(asked.schema, value):
+                raise BadInput(f"the answer to {gate!r}: {broken}; its schema is {encode(asked.schema).decode()}")
+        return await self._signal(run, Answer(gate=gate, digest=digest, value=value))
+
+    async def _asked(self, run: str, gate: str, digest: str) -> GateOpened | None:
+        """The gate that is meant, where the log has it and may be read."""
+        found = None
+        with contextlib.suppress(NotPermitted):
+            async for messages in self.board.log.scan([self.board.subjects.fact(token(run, "run id"))]):
+                events = [event for message in messages for event in _events(message)]
+                opened = [event for event in events if isinstance(event, GateOpened) and event.gate == gate]
+                found = next((event for event in opened if event.digest == digest), found)
+        return found
 
     async def _signal(self, run: str, signal: Signal) -> int:
         subject = self.board.subjects.signal(self.author, token(run, "run id"))
@@ -212,13 +250,17 @@ def _sequence(stored: Stored | Conflict) -> int:
     return stored.seq
 
 
-def _follow_awaited(awaited: dict[str, str], message: Message) -> None:
-    """Keep `awaited`, capability by step, up with one more fact message; what cannot be read says nothing."""
+def _events(message: Message) -> list[Event]:
+    """Those of a fact message; what cannot be read says nothing."""
     try:
-        events = [decode_event(memoryview(raw)) for raw in decode_facts(message.data).events]
+        return [decode_event(memoryview(raw)) for raw in decode_facts(message.data).events]
     except (NotAFactMessage, UnknownEvent):
-        return
-    for event in events:
+        return []
+
+
+def _follow_awaited(awaited: dict[str, str], message: Message) -> None:
+    """Keep `awaited`, capability by step, up with one more fact message."""
+    for event in _events(message):
         match event:
             case CapabilityAwaited(step=step, capability=capability):
                 awaited[step] = capability
