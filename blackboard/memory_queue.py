@@ -4,7 +4,6 @@ Source: the promises in `queue`.
 """
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 
@@ -30,7 +29,7 @@ class MemoryQueue:
         self._places: set[str] = set()
         self._entries: dict[TaskKey, Waiting] = {}
         self._seen: deque[tuple[float, tuple[str, str, int]]] = deque()
-        self._changed = asyncio.Event()
+        self._pulling: dict[str, list[asyncio.Future[None]]] = {}
         self._cancels: dict[str, list[asyncio.Queue[TaskKey | None]]] = {}
 
     def lose(self) -> None:
@@ -39,7 +38,7 @@ class MemoryQueue:
         self._places.clear()
         self._entries.clear()
         self._seen.clear()
-        self._notify()
+        self._notify(self._pulling)
 
     def close(self) -> None:
         """End every `cancels`."""
@@ -56,13 +55,14 @@ class MemoryQueue:
         while self._seen and self._seen[0][0] < now - DEDUPE_WINDOW_S:
             self._seen.popleft()
         seen = {identity for _, identity in self._seen}
+        for_whom = dict.fromkeys(entry.key.specialist for entry in entries)
         for entry in entries:
             identity = (entry.key.run, entry.key.task, entry.key.attempt)
             if entry.key not in self._entries and identity not in seen:
                 self._entries[entry.key] = Waiting(entry)
                 self._seen.append((now, identity))
                 seen.add(identity)
-        self._notify()
+        self._notify(for_whom)
         await asyncio.sleep(0)
 
     async def keys(self) -> set[TaskKey]:
@@ -87,7 +87,7 @@ class MemoryQueue:
                 return MemoryDelivery(self, ready)
             if now >= deadline:
                 return None
-            await self._wait_for_change(min([deadline, *(one.ready_at for one in mine)]) - now)
+            await self._wait_for_change(specialist, min([deadline, *(one.ready_at for one in mine)]))
 
     def choose(self, ready: "Sequence[Waiting]") -> "Waiting | None":
         """Which of the entries that may be delivered is delivered next."""
@@ -115,14 +115,23 @@ class MemoryQueue:
         if specialist is not None and specialist not in self._places:
             raise QueueGone(f"the task queue has no place for specialist {specialist!r}")
 
-    def _notify(self) -> None:
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+    def _notify(self, specialists: Iterable[str]) -> None:
+        for specialist in specialists:
+            for waiting in self._pulling.get(specialist, ()):
+                _wake(waiting)
 
-    async def _wait_for_change(self, timeout_s: float) -> None:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):  # wait_for would swallow a cancel that comes with the change
-                await self._changed.wait()
+    async def _wait_for_change(self, specialist: str, until: float) -> None:
+        """Return when something changes for `specialist`, or at loop time `until`."""
+        loop = asyncio.get_running_loop()
+        waiting: asyncio.Future[None] = loop.create_future()
+        timer = loop.call_at(until, _wake, waiting)
+        pulling = self._pulling.setdefault(specialist, [])
+        pulling.append(waiting)
+        try:
+            await waiting
+        finally:
+            timer.cancel()
+            pulling.remove(waiting)
 
     def holds(self, waiting: Waiting) -> bool:
         """Whether this very entry is still there; another one under the same key does not count."""
@@ -132,7 +141,7 @@ class MemoryQueue:
         """Let it be delivered again in `delay_s` seconds."""
         if self.holds(waiting):
             waiting.ready_at = asyncio.get_running_loop().time() + delay_s
-            self._notify()
+            self._notify([waiting.entry.key.specialist])
 
     def take_out(self, waiting: Waiting) -> None:
         if self.holds(waiting):
@@ -141,6 +150,11 @@ class MemoryQueue:
     @property
     def ack_wait_s(self) -> float:
         return self._ack_wait_s
+
+
+def _wake(waiting: "asyncio.Future[None]") -> None:
+    if not waiting.done():
+        waiting.set_result(None)
 
 
 class MemoryDelivery:

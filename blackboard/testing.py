@@ -46,6 +46,7 @@ _NAMES = {
     "redecide": "supervisor.replay:redecide",
     "Worker": "specialists.worker:Worker",
     "Begun": "specialists.worker:Begun",
+    "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
     "specialist": "specialists.specialist:specialist",
     "Stop": "specialists.specialist:Stop",
@@ -68,6 +69,7 @@ def _parts() -> Parts:
         supervisor=_part("Supervisor"),
         worker=_part("Worker"),
         begun=_part("Begun"),
+        timing=_part("Timing"),
         context=_context(),
         redecide=_part("redecide"),
         unwritten=_part("unwritten"),
@@ -107,7 +109,7 @@ class ScriptedSpecialist:
     each attempt, the last for all that follow; an answer `Fails(code)` is none. failure_rate: how often an attempt
     fails instead, with one of `codes`. delay_s: least and most seconds that an item takes. tokens: used for each item;
     overspend: half of the items use that many times as much. uses: tools that it calls for each item; it has those in
-    `tools`. output: the type of the answers, for the contract. deadline_s, attempts: as of any specialist.
+    `tools`. output: the type of the answers, for the contract. deadline_s, attempts, concurrency: as of any one.
 
     In a Simulation: workers: processes that do its work. lies: what its processes append that no real worker would, see
     blackboard.simulation.lies. down: it offers and never takes a task.
@@ -126,6 +128,7 @@ class ScriptedSpecialist:
     output: Any = dict[str, Any] | list[Any] | str | int | float | bool
     deadline_s: float = 30.0
     attempts: int = 3
+    concurrency: int = 2
     seed: int = 0
     workers: int = 1
     lies: Sequence[str] = ()
@@ -149,6 +152,7 @@ class ScriptedSpecialist:
             deadline_s=self.deadline_s,
             attempts=self.attempts,
             tools=self.tools,
+            concurrency=self.concurrency,
             description="says what a test wants",
         )
         return make(answer)

@@ -173,6 +173,7 @@ def _specialist(source: Source, name: str) -> dict[str, Any]:
         "deadline_s": source.number(2, 20),
         "attempts": source.number(1, 3),
         "workers": source.pick((1, 1, 2)),
+        "concurrency": source.pick((2, 1, 4)),
         "lies": tuple(lies),
         "down": source.chance(0.04),
     }

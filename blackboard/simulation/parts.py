@@ -40,6 +40,7 @@ class Parts:
     supervisor: Callable[..., Any]
     worker: Callable[..., Any]
     begun: type[Any]
+    timing: Callable[..., Any]
     context: type[Any]
     redecide: Callable[..., Mapping[str, Folded]]
     unwritten: Callable[[str, str], Folded]

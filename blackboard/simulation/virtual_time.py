@@ -7,8 +7,10 @@ import asyncio
 import gc
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Coroutine, Generator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
+from heapq import heappop
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,34 +32,73 @@ class TimeUp(Exception):
     """The limit of virtual time, or of steps, was reached before what was waited for came."""
 
 
+class _Soon:
+    """A callback that is due, without what a real loop wants of it. `cancel` as of any handle."""
+
+    __slots__ = ("_args", "_callback", "_cancelled", "_context")
+
+    def __init__(self, callback: Callable[..., Any], args: tuple[Any, ...], context: Context) -> None:
+        self._callback, self._args, self._context, self._cancelled = callback, args, context, False
+
+    def cancel(self) -> None:
+        self._cancelled = True
+
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    def _run(self) -> None:
+        self._context.run(self._callback, *self._args)
+
+
 class VirtualLoop(asyncio.BaseEventLoop):
     """`limit_s`: virtual seconds after which TimeUp is raised; `limit_steps`: rounds of the loop, for what goes on
     without waiting."""
+
+    _ready: "deque[Any]"
+    _scheduled: list[Any]
 
     def __init__(self, limit_s: float, limit_steps: int) -> None:
         super().__init__()
         self._now_s, self._limit_s, self._limit_steps = 0.0, limit_s, limit_steps
         self.steps = 0
         self.created: list[asyncio.Task[Any]] = []
-        self._selector = self
 
     def time(self) -> float:
         return self._now_s
 
-    def select(self, timeout: float | None) -> list[Any]:
-        """What the base class asks for events of the outside world: there are none, so the time passes."""
+    def _run_once(self) -> None:
+        """A round: what is due now, or the jump to the next timer."""
+        ready, scheduled = self._ready, self._scheduled
+        while scheduled and scheduled[0]._cancelled:
+            heappop(scheduled)._scheduled = False
+        if not ready:
+            if not scheduled:
+                raise Deadlock("nothing is left to do and no timer is set")
+            self._now_s = max(self._now_s, scheduled[0]._when)
+        self._now_s += ROUND_S
         self.steps += 1
-        if timeout is None:
-            raise Deadlock("nothing is left to do and no timer is set")
-        self._now_s += timeout + ROUND_S
         if self._now_s > self._limit_s:
             raise TimeUp(f"{self._limit_s:g} s of virtual time are over")
         if self.steps > self._limit_steps:
             raise TimeUp(f"{self._limit_steps} steps are over, at {self._now_s:.3f} s of virtual time")
-        return []
+        while scheduled and scheduled[0]._when <= self._now_s:
+            handle = heappop(scheduled)
+            handle._scheduled = False
+            ready.append(handle)
+        for _ in range(len(ready)):
+            handle = ready.popleft()
+            if not handle._cancelled:
+                handle._run()
 
-    def _process_events(self, event_list: list[Any]) -> None:
-        pass
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., Any], *args: Any, context: Context | None = None
+    ) -> Any:
+        handle = _Soon(callback, args, context or copy_context())
+        self._ready.append(handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: Any) -> None:
+        """They are few enough to lie until they are due."""
 
     def _write_to_self(self) -> None:
         pass

@@ -30,6 +30,8 @@ AGAIN_S = 0.5
 """Pause of a publisher or person before asking the log again."""
 BATCHES = (1, 2, 7, 500)
 DRAIN_S = 60.0
+PULL_S = 30.0
+"""Pulls that last longer than those of real workers: less is done while nothing happens."""
 SETTLE_S = 0.1
 
 
@@ -178,6 +180,7 @@ class World:
             board,
             [staff.specialist],
             drain_s=DRAIN_S,
+            timing=self._parts.timing(pull_s=PULL_S),
             on_event=self._note_call,
             draw_execution=lambda: self._chance.id("execution", self._chance.numbered(process.name)),
             context=self._context,
