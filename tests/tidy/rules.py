@@ -17,7 +17,14 @@ MAY_IMPORT = {
     "blackboard": ("schemas",),
     "projections": ("blackboard", "schemas"),
     "specialists": ("blackboard", "schemas"),
-    "supervisor": ("blackboard", "schemas", "projections.canonical", "projections.evolve", "projections.history"),
+    "supervisor": (
+        "blackboard",
+        "schemas",
+        "projections.bookings",
+        "projections.canonical",
+        "projections.evolve",
+        "projections.history",
+    ),
 }
 """The direction of imports. Where a name of a package stands, all of the package may be imported."""
 
