@@ -1,5 +1,5 @@
-"""`make docs`: the tests of this folder, and as the last line `docs: 31 commands of README.md and docs/attach.md run,
-9 schemas current`."""
+"""`make docs`: the tests of this folder, and as the last line `docs: 48 commands of README.md, docs/attach.md, ... run, 9
+schemas current`."""
 
 import subprocess
 import sys
@@ -14,7 +14,7 @@ def main() -> int:
         print("docs: something is not as the documents say")
         return 1
     commands = sum(len(read_walk(name, (ROOT / name).read_text()).commands) for name in DOCUMENTS)
-    print(f"docs: {commands} commands of {' and '.join(DOCUMENTS)} run, {len(rendered())} schemas current")
+    print(f"docs: {commands} commands of {', '.join(DOCUMENTS)} run, {len(rendered())} schemas current")
     return 0
 
 

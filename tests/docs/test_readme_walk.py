@@ -1,5 +1,5 @@
-"""A stranger's first hour: every command of README.md and docs/attach.md is run, in order, on a fresh copy of the
-checkout, and prints what the document says."""
+"""A stranger's first hour: every command of README.md, docs/attach.md and docs/merging.md is run, in order, on a fresh
+copy of the checkout, and prints what the document says."""
 
 import os
 import shutil
@@ -23,10 +23,13 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def environment(checkout: Path) -> dict[str, str]:
-    """Ours, without what names a board; the command is that of the environment, with the packages of the copy."""
+    """Ours, without what names a board; the command is that of the environment, with the packages of the copy. What pip
+    installs goes into a folder of the copy."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("BLACKBOARD_")}
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
-    return kept | {"PATH": path, "PYTHONPATH": str(checkout), "COLUMNS": "200"}
+    installed = str(checkout / ".installed")
+    packages = {"PYTHONPATH": f"{checkout}{os.pathsep}{installed}", "PIP_TARGET": installed}
+    return kept | {"PATH": path, "COLUMNS": "200", **packages}
 
 
 @pytest.mark.timeout(300)

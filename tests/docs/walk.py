@@ -30,10 +30,10 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/attach.md")
+DOCUMENTS = ("README.md", "docs/attach.md", "docs/merging.md")
 COMMANDS = ("", "sh")
 """How the fences of command blocks are marked."""
-NOT_COMMANDS = ("json", "mermaid", "python", "text", "yaml")
+NOT_COMMANDS = ("json", "mermaid", "python", "text", "toml", "yaml")
 WORDS = ("file", "make", "background", "until", "ends", "exits", "types", "prints")
 PATIENCE_S = 90.0
 SHOWN = 2_000
