@@ -40,7 +40,6 @@ def _bids(plain: PlanStep, step: Step) -> PlanStep:
     """The step that collects bids: a task of the kind `bid` for each who may do the work. Nobody has to answer."""
     assert step.call is not None
     arguments = {"confidence": step.call.confidence, "usd": step.call.usd, "seconds": step.call.seconds}
-    bids_ms = round(step.call.bids_s * 1000)
     return PlanStep(
         id=f"{plain.id}_bids",
         origin=plain.id,
@@ -52,8 +51,8 @@ def _bids(plain: PlanStep, step: Step) -> PlanStep:
         fact=f"{plain.id}_bids",
         merge=Merge(BIDS, arguments=arguments),
         missing="allow",
-        wait_ms=bids_ms,
-        work_ms=bids_ms,
+        wait_ms=0,  # a bid is due in `bids_s`, whenever its bidder begins
+        work_ms=round(step.call.bids_s * 1000),
         attempts=1,
         await_ms=plain.await_ms,
         bid=True,
@@ -76,14 +75,14 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
     for number in range(1, critique.rounds + 1):
         propose, review = f"{plain.id}_{number}", f"{plain.id}_review_{number}"
         before = pairs[-1] if pairs else ""
-        not_accepted = f"{before} | (proposal && critique && !({critique.accept}))" if before else plain.when
+        refused = f"{before} | (proposal != `null` && critique != `null` && !({critique.accept}))"
         earlier = {"previous": f"{before}.proposal", "critique": f"{before}.critique"} if before else {}
         proposal = replace(
             plain,
             id=propose,
             origin=plain.id,
             needs=(*plain.needs, *((f"{plain.id}_review_{number - 1}",) if before else ())),
-            when=not_accepted,
+            when=refused if before else plain.when,
             input=plain.input | earlier,
             fact=propose,
             missing="allow",
@@ -96,7 +95,7 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
                 needs=(*plain.needs, propose),
                 capability=critique.capability,
                 specialist=critique.specialist,
-                when=f"facts.{_path(propose)}",
+                when=f"facts.{_path(propose)} != `null`",
                 input=critique.input | {"proposal": f"facts.{_path(propose)}"},
                 fact=review,
                 missing="allow",
@@ -105,7 +104,7 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
             )
         )
         pairs.append(f"{{proposal: facts.{_path(propose)}, critique: facts.{_path(review)}}}")
-    accepted = f"[{', '.join(pairs)}][?critique && ({critique.accept})] | [-1].proposal"
+    accepted = f"[{', '.join(pairs)}][?critique != `null` && ({critique.accept})] | [-1].proposal"
     made.append(
         PlanStep(
             id=plain.id,

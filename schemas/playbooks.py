@@ -313,6 +313,8 @@ def _check_names(names: list[str]) -> None:
     if doubled := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"step {doubled[0]!r} stands twice")
     for name in names:
+        if len(name) > STEP_NAME_LIMIT:
+            raise ValueError(f"step {name!r} has {len(name)} characters; one of a plan has {STEP_NAME_LIMIT} at most")
         if clash := next((other for other in names if re.fullmatch(rf"{re.escape(other)}-\d+", name)), None):
             raise ValueError(f"step {name!r} is named like a task of step {clash!r}")
 

@@ -20,6 +20,7 @@ from supervisor.draft import Draft
 from supervisor.facts import decided, lack
 from supervisor.loops import is_asking
 from supervisor.policy import awaited, chosen
+from supervisor.reasons import nobody_chosen, nothing_computed, skipped
 
 DEADLINE = "run.deadline"
 """The timer of the run as a whole."""
@@ -70,7 +71,7 @@ def _expand(draft: Draft, step: PlanStep) -> None:
     for, or for a person."""
     work = draft.work(step)
     if step.when and not truth(work.holds()):
-        draft.emit(e.StepSkipped, step=step.id, reason=f"{step.when} is not true")
+        draft.emit(e.StepSkipped, step=step.id, reason=skipped(draft.state, step))
     elif not (problem := _too_much(draft, step, work)):
         _check_keys(draft, step, work)
         _begin(draft, step, work)
@@ -87,14 +88,15 @@ def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
         return
     who = chosen(work, draft.state, draft.view)
     if who.nobody:
+        reason = nobody_chosen(draft.state, step)
         _without_tasks(draft, step, work)
         for index in range(len(work)):
             if not draft.state.end:
-                lack(draft, step, work.key(index), "LOW_CONFIDENCE", "nobody was chosen to do it")
+                lack(draft, step, work.key(index), *reason)
         return
     if not who.voices and len(work) and not (step.gate and step.id in draft.state.gates):
         if not draft.state.steps[step.id].awaiting:
-            draft.emit(e.CapabilityAwaited, step=step.id, capability=awaited(step), delay_ms=step.await_ms)
+            draft.emit(e.CapabilityAwaited, step=step.id, capability=_awaited(step, work), delay_ms=step.await_ms)
         return
     voices = gates.passes(draft, step, work, who.voices)
     if voices is None:
@@ -112,6 +114,11 @@ def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
     )
     if size := _too_large(draft, step, work):
         draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
+
+
+def _awaited(step: PlanStep, work: Work) -> str:
+    """What a step waits for; of those whom a route names the first choice."""
+    return f"{step.capability}@{work.route()[0]}" if step.route else awaited(step)
 
 
 def _per_task(step: PlanStep, work: Work) -> int:
@@ -142,11 +149,20 @@ def _check_keys(draft: Draft, step: PlanStep, work: Work) -> None:
 
 
 def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
-    """A step that is an expression is decided at once."""
-    values = [work.value(index) for index in range(len(work))]
+    """A step that is an expression is decided at once. One that cannot be evaluated, as it may be where facts are
+    missing, has no value."""
     _without_tasks(draft, step, work)
-    for key, value in zip(work.keys(), values, strict=True):
-        if not draft.state.end:
+    for index, key in enumerate(work.keys()):
+        if draft.state.end:
+            return
+        try:
+            value = work.value(index)
+        except BadExpression as error:
+            lack(draft, step, key, "INVALID_INPUT", str(error))
+            continue
+        if value is None:
+            lack(draft, step, key, *nothing_computed(draft.state, step))
+        else:
             decided(draft, step, key, value, "", "value")
 
 

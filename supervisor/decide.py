@@ -41,7 +41,7 @@ from supervisor.advance import advance, answered, unanswered
 from supervisor.attempts import blocked, failed, give_or_wait, handed_on, never_begun, stale, succeeded
 from supervisor.breaches import breach, keys_of
 from supervisor.draft import Draft
-from supervisor.policy import WAITS_LIMIT, awaited, child_code, chosen, least, oversized
+from supervisor.policy import WAITS_LIMIT, child_code, chosen, least, oversized
 
 RULES = 2
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
@@ -234,7 +234,7 @@ def _addressed(draft: Draft, author: str, task: str, attempt: int) -> TaskState 
 
 def _start_of_task(draft: Draft, author: str, started: Started) -> None:
     task = _addressed(draft, author, started.task, started.attempt)
-    if isinstance(task, TaskState) and not task.started and not task.child:
+    if isinstance(task, TaskState) and not task.started and not task.child and not draft.state.step(task.step).bid:
         draft.emit(e.TaskStarted, task=started.task, attempt=started.attempt, execution=started.execution[:64])
 
 
@@ -346,10 +346,10 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
         case "gate":
             _gate_expired(draft, subject, timer.delay_ms)
         case "await":
-            step = draft.state.step(subject)
+            step, awaiting = draft.state.step(subject), draft.state.steps[subject].awaiting
             who = chosen(draft.work(step), draft.state, draft.view)
             if not who.voices and not who.nobody:  # else the contract came first, only the wake about it comes later
-                draft.end("FAILED", "STUCK", f"nobody offered {awaited(step)!r} within {step.await_ms} ms")
+                draft.end("FAILED", "STUCK", f"nobody offered {awaiting!r} within {step.await_ms} ms")
         case "retry":
             give_or_wait(draft, subject)
         case _:
@@ -370,11 +370,12 @@ def _gate_expired(draft: Draft, name: str, delay_ms: int) -> None:
 
 def _task_timed_out(draft: Draft, name: str, delay_ms: int) -> None:
     task = draft.state.tasks[name]
-    waits = 1 if draft.state.step(task.step).bid else WAITS_LIMIT
     if task.started or task.child:
         failed(draft, name, "TIMEOUT", f"not ended within {task.work_ms} ms of work")
-    elif task.waits + 1 >= waits:
-        failed(draft, name, "TIMEOUT", f"not begun within {delay_ms} ms, {waits} times")
+    elif draft.state.step(task.step).bid:
+        failed(draft, name, "TIMEOUT", f"no bid within {delay_ms} ms")
+    elif task.waits + 1 >= WAITS_LIMIT:
+        failed(draft, name, "TIMEOUT", f"not begun within {delay_ms} ms, {WAITS_LIMIT} times")
     else:
         never_begun(draft, name, delay_ms)
 

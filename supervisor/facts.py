@@ -12,6 +12,7 @@ from schemas import events as e
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.contracts import Contract
 from schemas.plans import planned
+from schemas.playbooks import Playbook
 from schemas.steps import Merge, PlanStep
 from schemas.subjects import key_matches
 from supervisor.draft import Draft
@@ -57,7 +58,7 @@ def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
 def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str) -> None:
     """A fact that no task claims: a person's answer, or the value of an expression. None is no value."""
     if value is None:
-        lack(draft, step, key, "LOW_CONFIDENCE", f"{step.value or 'the answer'} gives nothing here")
+        lack(draft, step, key, "LOW_CONFIDENCE", "the answer is nothing")
     elif len(encode(value)) > VALUE_LIMIT:
         lack(draft, step, key, "INVALID_OUTPUT", f"the value is over {VALUE_LIMIT} bytes")
     else:
@@ -87,20 +88,34 @@ def _replan(draft: Draft, step: PlanStep, reason: str) -> bool:
     """Whether other steps of the playbook have taken the place of `step`."""
     playbook = draft.view.playbook_at(draft.state.playbook)
     replan = next((one for one in playbook.replans if one.step == step.id), None) if playbook else None
-    if playbook is None or replan is None or draft.state.revisions >= playbook.revisions:
+    taken = sum(one.revised for one in draft.state.steps.values())  # specialists that were woken are no replans
+    if playbook is None or replan is None or taken >= playbook.revisions:
         return False
     _revise(draft, planned(replan.steps), reason, step.id)
     return True
 
 
 def _wake(draft: Draft, step: PlanStep, key: str) -> None:
+    """Give a task to each who is to be woken by the fact under `key`. Who may change the world is not: nobody would
+    have approved it."""
     playbook = draft.view.playbook_at(draft.state.playbook)
     if playbook is None or not playbook.wakes or key.startswith(f"{WOKEN}."):
         return
     for contract in draft.view.contracts():
-        woken = sum(one.id.startswith(f"{WOKEN}_") for one in draft.state.plan)
-        if woken < WOKEN_LIMIT and any(key_matches(pattern, key) for pattern in contract.wakes_on):
-            _revise(draft, (_woken(contract, key, woken + 1),), f"{key} wakes {contract.specialist}")
+        woken = sum(one.origin.startswith(f"{WOKEN}.") for one in draft.state.plan)
+        wanted = contract.authority != "effect" and any(key_matches(pattern, key) for pattern in contract.wakes_on)
+        if wanted and woken < WOKEN_LIMIT:
+            made = _woken(contract, key, _free_number(draft, playbook, woken + 1))
+            _revise(draft, (made,), f"{key} wakes {contract.specialist}")
+
+
+def _free_number(draft: Draft, playbook: Playbook, number: int) -> int:
+    """The next number whose step has a name that neither the plan has nor what may still come into it."""
+    replans = (step for replan in playbook.replans for step in planned(replan.steps))
+    taken = {*draft.state.steps, *(step.id for step in replans)}
+    while f"{WOKEN}_{number}" in taken:
+        number += 1
+    return number
 
 
 def _woken(contract: Contract, key: str, number: int) -> PlanStep:
