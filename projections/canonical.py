@@ -74,7 +74,7 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
 class StepState(Struct, frozen=True, omit_defaults=True):
     """Counts, from which the step's status follows: `items` is -1 before the step was expanded; one item is one key.
     `dispatched` and `ended` count tasks, without those that reconcile, `settled` keys. `at` is the version of the run
-    that the step was expanded at; `fallback` names who takes over; `revised` says that other steps took its place."""
+    that the step was expanded at, where facts may get newer values; `fallback` names who takes over; `revised` says that other steps took its place."""
 
     items: int = -1
     per_task: int = 1

@@ -138,7 +138,7 @@ def _step_expanded(state: State, event: e.StepExpanded, new: Next) -> State:
         per_task=event.per_task,
         voices=event.voices,
         fallback=event.fallback,
-        at=state.version,
+        at=state.version if any(step.replaces for step in state.plan) else 0,
         tasks=groups * len(event.voices),
     )
     planned = {

@@ -294,6 +294,8 @@ class Playbook(Artefact):
             if replan.step not in ids:
                 raise ValueError(f"replans: {replan.step!r} is no step")
             _in_order(replan.steps, ids)
+            if replacing := next((step.id for step in replan.steps if step.replaces), None):
+                raise ValueError(f"replans: step {replacing!r}: only steps of the plan itself give facts newer values")
         replaced = [replan.step for replan in self.replans]
         if len(set(replaced)) < len(replaced):
             raise ValueError("replans: each step has one at most")
