@@ -17,6 +17,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "cancel": ("projections.cli:cancel", "End a run."),
     "approve": ("projections.cli:approve", "Show what a run waits to do, and approve it."),
     "deny": ("projections.cli:deny", "Show what a run waits to do, and deny it."),
+    "answer": ("projections.cli:answer", "Answer a question of a run."),
+    "inbox": ("projections.cli:inbox", "List what waits for people."),
     "supervise": ("supervisor.cli:supervise", "Run a supervisor."),
     "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
     "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),

@@ -2,22 +2,27 @@
 
 Pure. Checked at each event: it can be read, versions are dense, the chain goes on, causes rise, and the input that is
 cited lies on a subject of this run and has the bytes that were decided about. Where the supervisor left the digest of
-its state with a message, the folded state must have the same.
+its state with a message, the folded state must have the same. At each event the budget of the run must be kept.
 
 A chain is checked where the next message continues it, so bytes that were changed in the very last message show only in
 that digest, or in who else cites the run's `head`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import zip_longest
 
 from msgspec import Struct
 
 from blackboard.log import Message
-from projections.history import BrokenHistory, Folded, fold, outcome_digest, state_digest, unwritten
+from projections.bookings import DIMENSIONS
+from projections.canonical import State
+from projections.history import BrokenHistory, Each, Folded, fold, outcome_digest, state_digest, unwritten
 from schemas.codec import FactMessage, NotAFactMessage, UnknownEvent, decode_event, decode_facts, sha256
-from schemas.events import Cause, Event
+from schemas.events import AttemptFailed, AttemptStale, Cause, Event, InputLate, TaskEnded
 from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, BadName, Subjects
+from schemas.usage import Amount, amount
 
+_Reporting = AttemptFailed | AttemptStale | TaskEnded
 STATE_HEADER = "state"
 """The header with the digest of the state that the supervisor held after the message."""
 
@@ -72,7 +77,7 @@ def cited(message: Message) -> Cited:
     return Cited(message.subject, sha256(message.data))
 
 
-def take(folded: Folded, message: Message, upto: int | None = None) -> Folded:
+def take(folded: Folded, message: Message, upto: int | None = None, each: Each | None = None) -> Folded:
     """The run with the events of one more message of the log, up to version `upto`. Raises Violation."""
     run, expected = folded.state.run, folded.state.version + 1
     try:
@@ -80,7 +85,7 @@ def take(folded: Folded, message: Message, upto: int | None = None) -> Folded:
     except NotAFactMessage as error:
         raise Violation(run, expected, f"not a fact message: {error}", message.seq) from None
     try:
-        return fold(folded, facts, message.seq, upto)
+        return fold(folded, facts, message.seq, upto, each)
     except BrokenHistory as broken:
         raise Violation(run, broken.version, broken.problem, message.seq) from None
     except UnknownEvent as error:
@@ -113,6 +118,35 @@ def causes(message: Message) -> Iterator[int]:
         return
 
 
+class Ledger:
+    """Holds the budget of one run against its events, at every version: what is charged and reserved stays within the
+    limits, and all that specialists reported is charged, or overrun."""
+
+    def __init__(self) -> None:
+        self._reported = Amount()
+        self._seen: tuple[object, ...] = ()
+
+    def see(self, state: State, event: Event) -> None:
+        """The run after one more event. Raises BrokenHistory where its budget is not kept."""
+        if isinstance(event, InputLate) or (isinstance(event, _Reporting) and event.execution):
+            self._reported += amount(event.usage)
+        now = (state.budget, state.charged, state.reserved, state.overrun, self._reported)
+        if not all(was is one for was, one in zip_longest(self._seen, now)):
+            self._seen = now
+            if problem := self._problem(state):
+                raise BrokenHistory(state.run, state.version, f"the budget is not kept: {problem}")
+
+    def _problem(self, state: State) -> str:
+        for name in DIMENSIONS:
+            limit, reported = getattr(state.budget, name), getattr(self._reported, name)
+            charged, reserved, overrun = (getattr(one, name) for one in (state.charged, state.reserved, state.overrun))
+            if limit is not None and charged + reserved > limit:
+                return f"{name}: {charged} charged and {reserved} reserved, the limit is {limit}"
+            if reported != charged + overrun or reserved < 0:
+                return f"{name}: {reported} reported, {charged} charged, {overrun} overrun, {reserved} reserved"
+        return ""
+
+
 class Auditor:
     """Audits one run, message by message, in order of the log. `folded` is the run so far."""
 
@@ -121,13 +155,14 @@ class Auditor:
         self._subjects = subjects
         self._messages = self._inputs = self._states = 0
         self._checked = 0
+        self._ledger = Ledger()
 
     def add(self, message: Message, find: Find) -> None:
         """One more message of the run; `find` is asked for each input that it cites. Raises Violation at the first
         event that is wrong."""
         violation: Violation | None = None
         try:
-            self.folded = take(self.folded, message)
+            self.folded = take(self.folded, message, each=self._ledger.see)
         except Violation as found:
             violation = found
         self._check_causes(message, find, violation.version if violation else None)

@@ -1,6 +1,6 @@
-"""The verbs of those who look on (`watch`, `tail`, `runs`, `show`, `why`, `rebuild`, `export`), which read the log and
-nothing else, and of those who answer (`approve`, `deny`, `cancel`), which append a signal. Each stands in a module of
-its own, which is imported when it is called."""
+"""The verbs of those who look on (`inbox`, `watch`, `tail`, `runs`, `show`, `why`, `rebuild`, `export`), which read the
+log and nothing else, and of those who answer (`approve`, `deny`, `answer`, `cancel`), which append a signal. Each
+stands in a module of its own, which is imported when it is called."""
 
 import sys
 from collections.abc import Callable
@@ -111,7 +111,7 @@ def export(words: tuple[str, ...], everything: bool, options: BoardOptions) -> N
 
 def _answer(command: Callable[..., None]) -> Callable[..., None]:
     """What `approve` and `deny` have in common."""
-    command = click.option("--gate", metavar="STEP", help="Which gate, where the run has several open.")(command)
+    command = click.option("--gate", metavar="GATE", help="Which gate, where the run has several open.")(command)
     command = click.option("--digest", help="The digest of what is answered: nothing is asked.")(command)
     return click.option("--yes", "sure", is_flag=True, help="Do not ask; answer what was shown.")(command)
 
@@ -121,7 +121,8 @@ def _answer(command: Callable[..., None]) -> Callable[..., None]:
 @_answer
 @board_options
 def approve(run: str, gate: str | None, digest: str | None, sure: bool, options: BoardOptions) -> None:
-    """Show what RUN waits to do, with files, sizes and first lines, ask, and approve it.
+    """Show what RUN waits to do, with files, sizes and first lines, ask, and approve it. Where RUN asks whether to go
+    on in spite of a loop, it goes on.
 
     The approval is bound to the digest of exactly that; anything else is refused with the reason.
     """
@@ -136,10 +137,52 @@ def approve(run: str, gate: str | None, digest: str | None, sure: bool, options:
 @_answer
 @board_options
 def deny(run: str, gate: str | None, digest: str | None, sure: bool, reason: str, options: BoardOptions) -> None:
-    """Show what RUN waits to do, ask, and deny it: the run ends POLICY_BLOCKED."""
+    """Show what RUN waits to do, or asks for, ask, and deny it. The run ends POLICY_BLOCKED, unless its playbook lets
+    it go on without."""
     from projections.cli_gates import answer_gate
 
     options.run(answer_gate(options, run, gate, digest, False, sure, reason), role="client")
+
+
+@click.command(epilog=RUN_HELP, context_settings={"ignore_unknown_options": True})
+@click.argument("run")
+@click.argument("value", required=False)
+@click.option("--file", metavar="FILE", help="The answer stands in FILE.")
+@click.option("--gate", metavar="GATE", help="Which question, where the run has several open.")
+@click.option("--digest", help="The digest of the question that is answered; another one is refused.")
+@board_options
+def answer(
+    run: str, value: str | None, file: str | None, gate: str | None, digest: str | None, options: BoardOptions
+) -> None:
+    """Show what RUN asks for, and answer it with VALUE: JSON, or a plain text where a text is asked for; `-` reads
+    standard input. Without VALUE it asks, on a terminal.
+
+    The answer must satisfy the schema of the question; what does not is named, and not sent.
+    """
+    from projections.cli_answer import STDIN, Source
+    from projections.cli_gates import answer_question
+
+    if value is not None and file is not None:
+        raise click.UsageError("give VALUE or --file, not both")
+    if value and value != STDIN and value.startswith("-") and not value[1:2].isdecimal():
+        raise click.UsageError(f"no such option: {value}; a text like that goes in as JSON, in quotes")
+    source = Source(value, file, ask=not options.as_json)
+    options.run(answer_question(options, run, gate, digest, source), role="client")
+
+
+@click.command()
+@click.option("--for", "person", metavar="PERSON", help="Only what PERSON may answer.")
+@click.option("--watch", is_flag=True, help="Go on with what comes and goes, until Ctrl-C.")
+@board_options
+def inbox(person: str | None, watch: bool, options: BoardOptions) -> None:
+    """List what waits for people, over all runs that go on: approvals, questions, and loops, with the command that
+    answers. What you may answer (--name) comes first, the oldest at the top."""
+    from projections.cli_inbox import list_asked, watch_asked
+
+    if watch:
+        options.run(watch_asked(options, person))
+    else:
+        sys.exit(options.run(list_asked(options, person)))
 
 
 @click.command(epilog=RUN_HELP)

@@ -9,7 +9,7 @@ import msgspec
 from blackboard.board import Board, open_board
 from blackboard.find import NoSuchRun, find_run
 from blackboard.options import BoardOptions
-from projections.audit import Audited, Violation
+from projections.audit import Audited, Ledger, Violation
 from projections.cli_text import console, count
 from projections.history import Folded
 from projections.rebuild import check, check_all, rebuild, rebuild_all
@@ -20,7 +20,9 @@ async def rebuild_one(options: BoardOptions, text: str, version: int | None, che
     settings = options.settings()
     async with open_board(settings.nats, settings.board, name="rebuild") as board:
         run = await find_run(board, text)
-        record = _audited(await check(board, run)) if checked else _record(await rebuild(board, run, version))
+        record = (
+            _audited(await check(board, run)) if checked else _record(await rebuild(board, run, version, Ledger().see))
+        )
     if not record["version"]:
         raise NoSuchRun(f"run {run} has no events; `blackboard show {run}` says why")
     options.say(record, _line(record))
@@ -61,4 +63,5 @@ def _audited(result: Audited | Violation) -> dict[str, Any]:
 
 def _line(record: dict[str, Any]) -> str:
     line = "{run}  version {version}  head {head}  state {state}  outcome {outcome}".format_map(record)
+    line += f"  budget kept at {count(record['version'], 'version')}"
     return f"{line}  {record['inputs']} inputs and {record['states']} states as cited" if "inputs" in record else line

@@ -4,9 +4,10 @@ from msgspec.structs import asdict
 
 from blackboard.board import Board, open_board
 from blackboard.options import BoardOptions
-from projections.cli_text import clean, console, lasting, when
+from projections.cli_text import clean, console, dollars, lasting, when
 from projections.run_row import RunRow
 from projections.runner import Runner
+from projections.status import NEEDS_INPUT
 from projections.views import SQLiteRunsView, view_path
 from schemas.subjects import BOARD_RUN
 
@@ -48,21 +49,30 @@ def _print(rows: list[RunRow]) -> None:
     table.add_column("run", no_wrap=True)
     for heading in ("team", "phase", "opened", "took"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("tasks", "facts", "missing", "conflicts", "tokens"):
-        table.add_column(heading, justify="right", no_wrap=True)
+    headings = ["tasks", "facts", "missing", "conflicts", "tokens", "tools", "dollars"]
+    unused = {"tools": not any(row.tool_calls for row in rows), "dollars": not any(row.micro_usd for row in rows)}
+    for heading in headings:
+        if not unused.get(heading):
+            table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("waits for / why", overflow="ellipsis", no_wrap=True, ratio=1)
     for row in rows:
+        counts = [
+            f"{row.tasks_ended}/{row.tasks}",
+            str(row.facts),
+            str(row.missing),
+            str(row.conflicts),
+            str(row.input_tokens + row.output_tokens),
+            str(row.tool_calls),
+            dollars(row.micro_usd),
+        ]
         table.add_row(
             row.run,
             row.team,
             row.phase,
             when(row.opened_ms),
             lasting(row.ended_ms - row.opened_ms) if row.ended_ms else "",
-            f"{row.tasks_ended}/{row.tasks}",
-            str(row.facts),
-            str(row.missing),
-            str(row.conflicts),
-            str(row.input_tokens + row.output_tokens),
+            *(said for heading, said in zip(headings, counts, strict=True) if not unused.get(heading)),
             clean(row.waiting_for or row.reason),
+            style="bold yellow" if row.phase == NEEDS_INPUT else "",
         )
     console().print(table)

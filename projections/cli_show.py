@@ -8,31 +8,33 @@ from blackboard.board import Board, open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.audit import Recorded
-from projections.cli_text import clean, console, count, lasting, value, when
+from projections.canonical import State
+from projections.cli_events import sentence
+from projections.cli_text import clean, console, count, dollars, lasting, value, when
 from projections.history import Folded
-from projections.rebuild import history, rebuild
-from projections.status import digests, muted, status
-from schemas.events import InputRejected
+from projections.rebuild import history
+from projections.status import answered, digests, muted, status
+from schemas.events import BreakerOpened, ConflictFound, InputRejected, LoopFound, PlanRevised
 from schemas.subjects import BOARD_RUN
 
 NAMES_SHOWN = 20
+MONEY = "micro_usd"
+_CHANGES = PlanRevised | BreakerOpened | LoopFound | ConflictFound
 
 
 async def show_run(options: BoardOptions, text: str) -> None:
     settings = options.settings()
     async with open_board(settings.nats, settings.board, name="show") as board:
         run = await find_run(board, text)
+        folded, events = await history(board, run)
         if run == BOARD_RUN:
-            folded, events = await history(board, run)
             _show_board(options, folded, events)
-            return
-        folded = await rebuild(board, run)
-        if folded.state.version == 0:
+        elif folded.state.version == 0:
             await _show_unopened(options, board, run)
         elif options.as_json:
-            options.say(status(folded))
+            options.say(status(folded, events))
         else:
-            _print(status(folded))
+            _print(status(folded, events), folded.state, events)
 
 
 def _show_board(options: BoardOptions, folded: Folded, events: list[Recorded]) -> None:
@@ -65,7 +67,7 @@ async def _show_unopened(options: BoardOptions, board: Board, run: str) -> None:
     options.say(record, clean(f"{run}: its goal (sequence {goal.seq}) {told}"))
 
 
-def _print(now: dict[str, Any]) -> None:
+def _print(now: dict[str, Any], state: State, events: list[Recorded]) -> None:
     took = lasting(now["now_ms"] - now["opened_ms"])
     click.echo(clean(f"{now['run']}  {now['phase']}  team {now['team']}, published by {now['publisher']}"))
     click.echo(f"opened {when(now['opened_ms'])} UTC, {took} up to event {now['version']}")
@@ -73,9 +75,12 @@ def _print(now: dict[str, Any]) -> None:
         click.echo(clean(f"asked for by task {now['parent']['task']} of run {now['parent']['run']}"))
     if now["end"] and (now["code"] or now["reason"]):
         click.echo(clean(f"because: {now['code']} {now['reason']}".replace(":  ", ": ")))
-    for sentence in now["waits"]:
-        click.echo(clean(sentence))
+    for line in now["waits"]:
+        click.echo(clean(line))
     _print_work(now)
+    _print_changes(now, events)
+    click.echo()
+    _print_gates(state)
     _print_outcome(now)
 
 
@@ -112,20 +117,54 @@ def _print_work(now: dict[str, Any]) -> None:
         _table(["timer", "after", "from"], rows)
 
 
-def _print_gates(now: dict[str, Any]) -> None:
-    for name, gate in now["gates"].items():
-        said = "open" if gate["open"] else "never answered"
-        if gate["by"]:
-            verb = "approved" if gate["approved"] else "denied"
-            said = f"{verb}{' in advance' if gate['in_advance'] else ''} by {gate['by']}"
-        click.echo(clean(f"gate {name}: {said}; digest {gate['digest']}"))
+def _print_changes(now: dict[str, Any], events: list[Recorded]) -> None:
+    """What did not go as the plan has it, and what is held up."""
+    lines = [f"{sentence(item.event)} (event {item.version})" for item in events if isinstance(item.event, _CHANGES)]
+    lines += [f"task {one['task']} goes on at {when(one['until_ms'])} UTC" for one in now["delayed"]]
+    if now["ready"]:
+        waiting = "waits" if len(now["ready"]) == 1 else "wait"
+        room = f"{waiting} for room in `parallel` or in the budget"
+        lines.append(f"{count(len(now['ready']), 'task')} {room}: {_names(now['ready'])}")
+    if lines:
+        click.echo()
+    for line in lines:
+        click.echo(clean(line))
+
+
+def _print_gates(state: State) -> None:
+    for name, gate in state.gates.items():
+        whom = f" for {' or '.join(gate.who)}" if gate.who and name in state.open_gates else ""
+        task = f", asked by task {gate.task}" if gate.task else ""
+        click.echo(clean(f"gate {name}: {answered(state, name)}{whom}{task}; digest {gate.digest}"))
+
+
+def _print_budget(now: dict[str, Any]) -> None:
+    """Where there is a limit, or something is set aside, or was used beyond that."""
+    rows = [
+        [
+            name.replace("_", " ") if name != MONEY else "US dollars",
+            *("" if amount is None else _amount(name, amount) for amount in one.values()),
+        ]
+        for name, one in now["budget"].items()
+        if one["limit"] is not None or one["reserved"] or one["overrun"]
+    ]
+    if rows:
+        _table(["budget", "limit", "charged", "reserved", "overrun"], rows)
+
+
+def _amount(name: str, amount: int) -> str:
+    return dollars(amount) if name == MONEY else str(amount)
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(names[:NAMES_SHOWN]) + (", …" if len(names) > NAMES_SHOWN else "")
 
 
 def _print_outcome(now: dict[str, Any]) -> None:
-    click.echo()
-    _print_gates(now)
-    names = ", ".join(now["facts"][:NAMES_SHOWN]) + (", …" if len(now["facts"]) > NAMES_SHOWN else "")
-    click.echo(clean(f"{count(len(now['facts']), 'fact')}, {now['conflicts']} disputed: {names}".rstrip(": ")))
+    facts = f"{count(len(now['facts']), 'fact')}, {now['conflicts']} disputed: {_names(now['facts'])}"
+    click.echo(clean(facts.rstrip(": ")))
+    for key, behind in now["stale"].items():
+        click.echo(clean(f"stale {key}: rests on older values of {', '.join(behind)}"))
     for key, item in now["missing"].items():
         click.echo(clean(f"missing {key}: {item['code']} {item['message']}"))
     for author, times in now["late"].items():
@@ -133,8 +172,9 @@ def _print_outcome(now: dict[str, Any]) -> None:
     usage = now["usage"]
     click.echo(
         f"used {usage['input_tokens']} input tokens, {usage['output_tokens']} output tokens, "
-        f"{usage['tool_calls']} tool calls"
+        f"{usage['tool_calls']} tool calls, ${dollars(usage['micro_usd'])}"
     )
+    _print_budget(now)
     if now["result"] is not None:
         click.echo(f"result {value(now['result'], 2_000)}")
     for name, digest in now["digests"].items():

@@ -11,8 +11,8 @@ from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.log import Message
 from blackboard.options import BoardOptions
+from projections.cli_events import words
 from projections.cli_text import clean, when
-from schemas import events as e
 from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, decode_facts
 from schemas.subjects import Address, BadName, Subjects
 
@@ -80,23 +80,15 @@ def _facts(data: bytes) -> str:
 
 def _event(raw: msgspec.Raw) -> str:
     try:
-        event = decode_event(memoryview(raw))
+        return words(decode_event(memoryview(raw)))
     except UnknownEvent as error:
         return str(error)
-    about = next(
-        (getattr(event, name) for name in ("key", "task", "step", "end", "team", "author") if _has(event, name)), ""
-    )
-    return f"{type(event).__struct_config__.tag} {about}".rstrip()
-
-
-def _has(event: e.Event, name: str) -> bool:
-    return bool(getattr(event, name, ""))
 
 
 _TOLD = {
-    "goal": ("team",),
-    "obs": ("type", "task", "attempt", "code", "message"),
-    "signal": ("type", "reason"),
+    "goal": ("team", "budget"),
+    "obs": ("type", "task", "attempt", "tool", "code", "to", "message"),
+    "signal": ("type", "gate", "value", "reason"),
     "wake": ("type", "timer", "capability", "child", "parent", "end"),
     "contract": ("version", "offers"),
     "playbook": ("version",),
@@ -114,6 +106,8 @@ def _input(family: str, data: bytes) -> str:
     told = [(name, body[name]) for name in _TOLD.get(family, ("type",)) if body.get(name) not in (None, "", [])]
     keys = [claim.get("key", "") for claim in body.get("claims") or () if isinstance(claim, dict)]
     told += [("claims", keys)] if keys else []
+    if isinstance(question := body.get("question"), dict):
+        told.append(("asks", question.get("ask", "")))
     return "  ".join(_told(name, content) for name, content in told)
 
 
@@ -121,4 +115,5 @@ def _told(name: str, content: Any) -> str:
     if isinstance(content, list):
         shown = ", ".join(map(str, content[:EVENTS_SHOWN]))
         content = f"{shown} and {len(content) - EVENTS_SHOWN} more" if len(content) > EVENTS_SHOWN else shown
-    return str(content) if name == "type" else f"{name} {str(content)[:120]}"
+    text = content if isinstance(content, str) else orjson.dumps(content).decode()
+    return text if name == "type" else f"{name} {text[:120]}"

@@ -32,6 +32,12 @@ def count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
+def dollars(micro_usd: int) -> str:
+    """Millionths of a US dollar as dollars, exactly."""
+    whole, rest = divmod(micro_usd, 1_000_000)
+    return f"{whole}.{rest:06d}".rstrip("0").rstrip(".") if rest else str(whole)
+
+
 def when(ms: int) -> str:
     """A time in UTC, to the second; empty for 0."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S") if ms else ""
@@ -43,7 +49,9 @@ def lasting(ms: int) -> str:
         return f"{ms} ms"
     if ms < 60_000:
         return f"{ms / 1_000:.1f} s"
-    return f"{ms // 60_000} min {ms // 1_000 % 60} s" if ms < 3_600_000 else f"{ms / 3_600_000:.1f} h"
+    if ms < 3_600_000:
+        return f"{ms // 60_000} min {ms // 1_000 % 60} s"
+    return f"{ms / 3_600_000:.1f} h" if ms < 48 * 3_600_000 else f"{ms / 86_400_000:.1f} days"
 
 
 def console(stderr: bool = False) -> "Console":

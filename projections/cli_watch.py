@@ -1,5 +1,7 @@
 """`blackboard watch`: one run while it goes on."""
 
+from collections import deque
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,7 +9,9 @@ import click
 from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
+from projections.audit import Recorded
 from projections.canonical import State
+from projections.cli_events import sentence
 from projections.cli_text import clean, console, count, lasting, value
 from projections.live import follow
 from projections.status import EXIT_CODES, NEEDS_INPUT, ending, progress, steps
@@ -15,6 +19,9 @@ from projections.status import EXIT_CODES, NEEDS_INPUT, ending, progress, steps
 if TYPE_CHECKING:
     from rich.console import RenderableType
     from rich.live import Live
+
+NOTES_SHOWN = 8
+"""Of what did not go as the plan has it, the newest."""
 
 
 async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
@@ -25,7 +32,7 @@ async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
         display = _Json(options) if options.as_json else _Lines() if not console(stderr=True).is_terminal else _Table()
         state: State | None = None
         try:
-            async for folded in follow(board, run):
+            async for folded in follow(board, run, display.hear):
                 state = folded.state
                 display.show(state)
                 if no_input and state.phase == NEEDS_INPUT:
@@ -53,10 +60,15 @@ class _Json:
 
     def __init__(self, options: BoardOptions) -> None:
         self._options = options
+        self._notes: list[str] = []
+
+    def hear(self, item: Recorded) -> None:
+        self._notes += filter(None, [sentence(item.event)])
 
     def show(self, state: State) -> None:
-        record: dict[str, Any] = progress(state) | (ending(state) if state.end else {})
+        record: dict[str, Any] = progress(state) | {"notes": self._notes} | (ending(state) if state.end else {})
         self._options.say(record)
+        self._notes = []
 
     def close(self) -> None:
         pass
@@ -67,6 +79,10 @@ class _Lines:
 
     def __init__(self) -> None:
         self._last = ""
+
+    def hear(self, item: Recorded) -> None:
+        if note := sentence(item.event):
+            click.echo(clean(note), err=True)
 
     def show(self, state: State) -> None:
         line = progress_line(state)
@@ -83,6 +99,11 @@ class _Table:
 
     def __init__(self) -> None:
         self._live: Live | None = None
+        self._notes: deque[str] = deque(maxlen=NOTES_SHOWN)
+
+    def hear(self, item: Recorded) -> None:
+        if note := sentence(item.event):
+            self._notes.append(clean(note))
 
     def show(self, state: State) -> None:
         from rich.live import Live
@@ -90,7 +111,7 @@ class _Table:
         if self._live is None:
             self._live = Live(console=console(stderr=True), auto_refresh=False)
             self._live.start()
-        self._live.update(_drawing(state), refresh=True)
+        self._live.update(_drawing(state, self._notes), refresh=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -101,11 +122,17 @@ def progress_line(state: State) -> str:
     """The run on one line: phase, keys decided of each step, facts, tasks in flight, what it waits for."""
     now = progress(state)
     counts = [f"{name} {done}" for name, done in now["steps"].items()]
-    line = "  ".join([now["phase"], *counts, f"facts {now['facts']}", f"in flight {now['tasks']['in_flight']}"])
+    line = "  ".join([now["phase"], *counts, f"facts {now['facts']}", _going(state)])
     return clean("; ".join([line, *now["waits"]]))
 
 
-def _drawing(state: State) -> "RenderableType":
+def _going(state: State) -> str:
+    tasks = progress(state)["tasks"]
+    counts = [("in flight", tasks["in_flight"]), ("delayed", tasks["delayed"]), ("waiting for room", tasks["ready"])]
+    return ", ".join(f"{what} {number}" for what, number in counts if number or what == "in flight")
+
+
+def _drawing(state: State, notes: Iterable[str]) -> "RenderableType":
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -117,6 +144,6 @@ def _drawing(state: State) -> "RenderableType":
         keys = f"{step['settled']}/{step['items']}" if step["items"] is not None else ""
         tasks = f"{step['ended']}/{step['tasks']}" if step["tasks"] else ""
         table.add_row(step["step"], step["status"], keys, tasks, clean(", ".join(step["voices"]) or step["by"]))
-    head = f"{state.run}  {state.phase}  {count(len(state.facts), 'fact')}, {state.in_flight} in flight"
+    head = f"{state.run}  {state.phase}  {count(len(state.facts), 'fact')}, {_going(state)}"
     waiting = [Text(clean(sentence), style="yellow") for sentence in progress(state)["waits"]]
-    return Group(Text(head, style="bold"), table, *waiting)
+    return Group(Text(head, style="bold"), table, *(Text(note, style="dim") for note in notes), *waiting)

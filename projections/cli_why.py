@@ -1,17 +1,27 @@
 """`blackboard why`: the provenance of one fact, for people and as JSON."""
 
+from typing import Any
+
 import click
 import msgspec
 
 from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
-from projections.cli_text import clean, value, when
-from projections.provenance import Provenance, Voice, why
+from projections.cli_text import clean, dollars, value, when
+from projections.provenance import Attempt, Provenance, Voice, why
 from projections.rebuild import history
+from schemas.bids import Bid
 
 LONG = 400
 """Characters of one value."""
+
+
+class _Ranked(Bid, frozen=True, kw_only=True):
+    """A row of a ranking of bids."""
+
+    by: str
+    score: float
 
 
 async def explain_fact(options: BoardOptions, text: str, key: str) -> None:
@@ -26,21 +36,82 @@ async def explain_fact(options: BoardOptions, text: str, key: str) -> None:
 
 
 def _lines(found: Provenance) -> list[str]:
-    order = f" ({' > '.join(found.order)})" if found.order else ""
+    lines = [
+        f"{found.key} has no value: {found.code} {found.message}"
+        if found.code
+        else f"{found.key} = {value(found.value, LONG)}"
+    ]
+    lines += _decided(found)
+    if found.bids:
+        lines += _bids(found.bids, found.granted)
+    for other in found.others:
+        when_ = "before" if other.version < found.version else "later"
+        what = f"no value: {other.code} {other.message}" if other.code else value(other.value, LONG)
+        lines.append(f"  {when_}, at event {other.version}: {what}")
+        lines += [f"  {line}" for line in _decided(other)]
+    return lines
+
+
+def _decided(found: Provenance) -> list[str]:
+    """By what and whom one decision was made."""
     where = f"event {found.version} of run {found.run}, {when(found.at)} UTC, step {found.step}"
-    if found.winner is None:
-        head = [
-            f"{found.key} has no value: {found.code} {found.message}",
-            f"  decided by {found.policy}{order}, {where}",
-        ]
-    else:
-        head = [f"{found.key} = {value(found.value, LONG)}", f"  decided by {found.policy}{order}, {where}"]
-        head += _voice("claimed by", found.winner)
+    lines = [f"  decided by {_policy(found)}, {where}"]
+    if found.replaces:
+        lines.append(f"  it took the place of version {found.replaces}")
+    if found.stale:
+        lines.append(f"  stale: there were newer values of {', '.join(found.stale)} than the claim knows of")
+    if found.conflict:
+        conflict = found.conflict
+        asked = f"{conflict.specialist} was asked to reconcile them, in task {conflict.task}"
+        lines.append(f"  claims differed, at event {conflict.version}: {asked}")
+    if found.expression:
+        lines.append(f"  made by the expression {found.expression}")
+    if found.answer:
+        answer = found.answer
+        lines.append(f"  answered by {answer.by} at gate {answer.gate}, event {answer.version}, digest {answer.digest}")
+        lines.append(f"    on sequence {answer.said.seq}, sha256 {answer.said.sha256}")
+    if found.winner:
+        lines += _voice("claimed by", found.winner)
+    lines += map(_attempt, found.attempts)
     for loser in found.losers:
-        head += _voice("lost" if loser.reason else "agreed", loser)
+        lines += _voice("lost" if loser.reason else "agreed", loser)
     for voice in found.declined:
-        head += _voice("declined", voice)
-    return head
+        lines += _voice("declined", voice)
+    return lines
+
+
+def _policy(found: Provenance) -> str:
+    terms = [" > ".join(found.order)] if found.order else []
+    terms += [f"{found.merge.n} tasks"] if found.merge.n else []
+    terms += [value(found.merge.arguments, LONG)] if found.merge.arguments else []
+    return f"{found.policy} version {found.policy_version}" + (f" ({', '.join(terms)})" if terms else "")
+
+
+def _attempt(one: Attempt) -> str:
+    line = f"    before, attempt {one.attempt} of {one.specialist}, at event {one.version}: "
+    if one.behind:
+        return f"{line}given out again, {', '.join(one.behind)} had changed"
+    how = f"{one.code}: {one.message}".rstrip(": ")
+    return f"{line}{how}; {'handed on' if one.code == 'HANDED_OFF' else 'given'} to {one.to}" if one.to else line + how
+
+
+def _bids(bids: Provenance, granted: str) -> list[str]:
+    ranking = [row for row in bids.value if isinstance(row, dict)] if isinstance(bids.value, list) else []
+    said = f"the {len(ranking)} that can do it, best first" if ranking else "nobody who can do it"
+    lines = [f"  open call, event {bids.version}: {said}"]
+    ranked = {str(row.get("by")) for row in ranking}
+    lines += [f"    {_bid(row)}{', granted' if row.get('by') == granted else ''}" for row in ranking]
+    lines += [f"    {one.specialist}: {one.reason}" for one in bids.losers if one.specialist not in ranked]
+    return lines + [f"    {one.specialist} did not bid: {one.code} {one.message}".rstrip() for one in bids.declined]
+
+
+def _bid(row: dict[str, Any]) -> str:
+    try:
+        bid = msgspec.convert(row, _Ranked)
+    except msgspec.ValidationError:
+        return value(row, LONG)
+    terms = f"confidence {bid.confidence:g}, ${dollars(bid.micro_usd)}, {bid.seconds:g} s"
+    return f"{bid.by}: score {bid.score:g} ({terms})"
 
 
 def _voice(how: str, voice: Voice) -> list[str]:

@@ -1,12 +1,13 @@
 """Following one run while it goes on."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 from blackboard.board import Board
 from blackboard.log import LogUnavailable, Message
-from projections.audit import recorded, take
+from projections.audit import Recorded, recorded, take
+from projections.canonical import State
 from projections.history import Folded, unwritten
 from schemas.events import InputRejected
 from schemas.subjects import BOARD_RUN
@@ -22,19 +23,25 @@ class GoalRejected(Exception):
         self.run, self.seq, self.reason = run, seq, reason
 
 
-async def follow(board: Board, run: str) -> AsyncGenerator[Folded, None]:
+async def follow(
+    board: Board, run: str, on_event: Callable[[Recorded], None] | None = None
+) -> AsyncGenerator[Folded, None]:
     """The run each time that it has gone further, from its first event on, until it ends (`state.end` of the last one).
+    `on_event` is called for each event that took it there, before.
 
     A run that has no events yet is waited for. Raises GoalRejected, Violation when its history is not what was
     written, LogError when the log is gone. Who stops before the end closes it (`contextlib.aclosing`).
     """
     folded, fact = unwritten(board.log.id, run), board.subjects.fact(run)
-    async with aclosing(_messages(board, [fact, board.subjects.fact(BOARD_RUN)])) as reading:
-        async for messages in reading:
+    async with aclosing(messages(board, [fact, board.subjects.fact(BOARD_RUN)])) as reading:
+        async for batch in reading:
             before = folded.state.version
-            for message in messages:
+            for message in batch:
                 if message.subject == fact:
                     folded = take(folded, message)
+                    if on_event:
+                        for item in recorded(message):
+                            on_event(item)
                 elif not folded.state.version:
                     await _check_rejected(board, run, message)
             if folded.state.version > before:
@@ -43,26 +50,28 @@ async def follow(board: Board, run: str) -> AsyncGenerator[Folded, None]:
                 return
 
 
-async def follow_to(board: Board, run: str, seq: int, timeout_s: float = 15.0) -> Folded:
-    """The run once it has decided about an input at or above `seq`. Raises LogUnavailable after `timeout_s` seconds:
-    no supervisor is there, or the input changed nothing; Violation, LogError as `follow`."""
+async def follow_to(
+    board: Board, run: str, seq: int, enough: Callable[[State], bool], timeout_s: float = 15.0
+) -> Folded:
+    """The run once it has decided about an input at or above `seq`, or its state is `enough`. Raises LogUnavailable
+    after `timeout_s` seconds: no supervisor is there, or the input changed nothing; Violation, LogError as `follow`."""
     folded = unwritten(board.log.id, run)
     try:
-        async with asyncio.timeout(timeout_s), aclosing(_messages(board, [board.subjects.fact(run)])) as reading:
-            async for messages in reading:
-                for message in messages:
+        async with asyncio.timeout(timeout_s), aclosing(messages(board, [board.subjects.fact(run)])) as reading:
+            async for batch in reading:
+                for message in batch:
                     folded = take(folded, message)
-                if folded.cursor >= seq:
+                if folded.cursor >= seq or enough(folded.state):
                     break
     except TimeoutError:
         raise LogUnavailable(f"nothing was decided about sequence {seq}: is there a supervisor?") from None
     return folded
 
 
-async def _messages(board: Board, subjects: Sequence[str]) -> AsyncGenerator[Sequence[Message], None]:
-    """What is stored on `subjects` and what follows, live, without end."""
+async def messages(board: Board, subjects: Sequence[str], after: int = 0) -> AsyncGenerator[Sequence[Message], None]:
+    """What is stored on `subjects` above `after`, and what follows, live, without end."""
     arrived: asyncio.Queue[Sequence[Message]] = asyncio.Queue(1)  # one, so that a slow reader holds the log up
-    subscription = await board.log.subscribe(arrived.put, subjects)
+    subscription = await board.log.subscribe(arrived.put, subjects, after)
     ended = asyncio.ensure_future(subscription.wait())
     try:
         while True:

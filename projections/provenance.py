@@ -9,11 +9,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from projections.audit import Recorded
 from projections.canonical import State
 from schemas import events as e
-from schemas.steps import Merge
+from schemas.steps import Merge, PlanStep
+
+ANSWER, EXPRESSION = "answer", "value"
+"""The policies of facts that nobody claimed: a person's answer, the value of an expression."""
 
 
 class UnknownKey(LookupError):
@@ -49,9 +53,46 @@ class Voice(Struct, frozen=True):
     message: str = ""
 
 
-class Provenance(Struct, frozen=True):
+class Attempt(Struct, frozen=True):
+    """An attempt of the task that won, before the one that did: how event `version` ended it. `to` got the task next;
+    `behind` are the keys of facts that had changed meanwhile, so that the task was given out again."""
+
+    attempt: int
+    specialist: str
+    version: int
+    code: str = ""
+    message: str = ""
+    to: str = ""
+    behind: tuple[str, ...] = ()
+
+
+class Conflict(Struct, frozen=True):
+    """Claims differed, and `specialist` was asked to reconcile them, in `task`, by event `version`."""
+
+    version: int
+    specialist: str
+    task: str
+
+
+class Answered(Struct, frozen=True):
+    """A person's answer to what a gate asked: event `version`, on the strength of the signal `said`."""
+
+    gate: str
+    by: str
+    version: int
+    digest: str
+    said: e.Cause
+
+
+class Provenance(Struct, frozen=True, kw_only=True):
     """How a key was decided: by event `version` of the run, at `at` (milliseconds since 1970), because of the input
-    `cause`. Without a `winner` the key has no value, and `code` and `message` say why."""
+    `cause`. `code` and `message` say why a key has no value; they are empty where it has one.
+
+    Without a `winner` a value was made of several claims, the losers, or of facts by an `expression`, or it is an
+    `answer`. `stale` are keys of newer facts that the claim does not know of, `replaces` is the version of the value
+    before. `bids` tells how an open call was decided, and `granted` to whom; `others` are what else was decided
+    about the key, in order.
+    """
 
     run: str
     key: str
@@ -60,82 +101,167 @@ class Provenance(Struct, frozen=True):
     at: int
     cause: e.Cause
     policy: str
+    policy_version: int
     order: tuple[str, ...]
+    merge: Merge
     value: Any
     winner: Voice | None
     losers: tuple[Voice, ...]
     declined: tuple[Voice, ...]
     code: str = ""
     message: str = ""
+    expression: str = ""
+    answer: Answered | None = None
+    conflict: Conflict | None = None
+    attempts: tuple[Attempt, ...] = ()
+    stale: tuple[str, ...] = ()
+    replaces: int = 0
+    bids: "Provenance | None" = None
+    granted: str = ""
+    others: "tuple[Provenance, ...]" = ()
+
+
+_Decision = e.FactCommitted | e.FactMissing
 
 
 class _Task(Struct):
-    """What the events up to the decision say of one task."""
+    """What the events up to the decision say of one task. `given` are specialist and read version by attempt."""
 
-    specialist: str = ""
-    read_version: int = 0
+    given: dict[int, tuple[str, int]]
+    before: list[Attempt]
     end: e.TaskEnded | None = None
 
 
-def why(state: State, events: Sequence[Recorded], key: str) -> Provenance:
-    """Raises UnknownKey."""
+class _Read(Struct):
+    """What the events so far say of all that decisions rest on."""
+
+    state: State
     tasks: dict[str, _Task] = {}
+    gates: dict[str, e.GateOpened] = {}
+    answers: dict[str, Answered] = {}
+    conflicts: dict[str, Conflict] = {}
+    granted: dict[str, str] = {}
+
+    def hear(self, item: Recorded) -> None:
+        match item.event:
+            case e.TaskDispatched() as given:
+                self._task(given.task).given[given.attempt] = (given.specialist, given.read_version)
+            case e.AttemptFailed() as failed:
+                self._before(failed, item.version, code=failed.code, message=failed.message, to=failed.to)
+            case e.AttemptStale() as behind:
+                self._before(behind, item.version, behind=behind.keys)
+            case e.TaskEnded() as end:
+                self._task(end.task).end = end
+            case e.GateOpened() as opened:
+                self.gates[opened.gate] = opened
+            case e.GateAnswered(gate=gate) as said:
+                cited = self.gates[gate].digest if gate in self.gates else ""
+                self.answers[gate] = Answered(gate, said.by, item.version, cited, said.cause)
+            case e.ConflictFound(key=key, specialist=specialist, task=task):
+                self.conflicts[key] = Conflict(item.version, specialist, task)
+            case e.StepExpanded(step=step, voices=voices) if voices:
+                self.granted[step] = voices[0].specialist
+
+    def _task(self, name: str) -> _Task:
+        return self.tasks.setdefault(name, _Task({}, []))
+
+    def _before(self, event: e.AttemptFailed | e.AttemptStale, version: int, **more: Any) -> None:
+        task = self._task(event.task)
+        specialist, _ = task.given.get(event.attempt, ("", 0))
+        task.before.append(Attempt(event.attempt, specialist, version, **more))
+
+
+def why(state: State, events: Sequence[Recorded], key: str) -> Provenance:
+    """The value of a key as it is, or why it has none. Raises UnknownKey."""
+    decisions = [item for item in events if isinstance(item.event, _Decision) and item.event.key == key]
+    if not decisions:
+        raise _unknown(state, key)
+    committed = [item for item in decisions if isinstance(item.event, e.FactCommitted)]
+    current = (committed or decisions)[-1]
+    call = _call_of(state, current.event)
+    read, found, bids = _Read(state), dict[int, Provenance](), None
     for item in events:
-        event = item.event
-        if isinstance(event, e.TaskDispatched):
-            tasks[event.task] = _Task(event.specialist, event.read_version)
-        elif isinstance(event, e.TaskEnded):
-            tasks.setdefault(event.task, _Task(event.specialist)).end = event
-        elif isinstance(event, e.FactCommitted | e.FactMissing) and event.key == key:
-            return _explained(state, item.version, event, tasks)
-    raise _unknown(state, key)
+        read.hear(item)
+        if isinstance(item.event, _Decision) and item.event.key == key:
+            found[item.version] = _explained(read, item.version, item.event)
+        elif isinstance(item.event, _Decision) and call and item.event.key == call.fact:
+            bids = _explained(read, item.version, item.event)
+    explained = found.pop(current.version)
+    granted = read.granted.get(explained.step, "") if bids else ""
+    return replace(explained, bids=bids, granted=granted, others=tuple(found.values()))
 
 
-def _explained(
-    state: State, version: int, event: e.FactCommitted | e.FactMissing, tasks: dict[str, _Task]
-) -> Provenance:
-    merge = next((step.merge for step in state.plan if step.id == event.step), Merge())
-    losers = tuple(_claim(tasks, loser.task, loser.by, event.key, loser.value, loser.reason) for loser in event.losers)
-    declined = tuple(_silence(tasks, voice) for voice in event.declined)
-    committed = event if isinstance(event, e.FactCommitted) else None
+def _call_of(state: State, decided: e.Event) -> PlanStep | None:
+    """The step that collected the bids by which the step that decided was granted."""
+    step = next((step for step in state.plan if step.id == getattr(decided, "step", "")), None)
+    if step is None or not step.route:
+        return None
+    return next((one for one in state.plan if one.bid and one.origin == (step.origin or step.id)), None)
+
+
+def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
+    step = next((step for step in read.state.plan if step.id == event.step), None)
+    merge = step.merge if step else Merge()
+    shared: dict[str, Any] = {
+        "run": read.state.run,
+        "key": event.key,
+        "step": event.step,
+        "version": version,
+        "at": event.at,
+        "cause": event.cause,
+        "order": merge.order,
+        "merge": merge,
+        "losers": tuple(_claim(read, one.task, one.by, event.key, one.value, one.reason) for one in event.losers),
+        "declined": tuple(_silence(read, voice) for voice in event.declined),
+        "conflict": read.conflicts.get(event.key),
+    }
+    if isinstance(event, e.FactMissing):
+        return Provenance(
+            policy=merge.policy,
+            policy_version=merge.version,
+            value=None,
+            winner=None,
+            code=event.code,
+            message=event.message,
+            **shared,
+        )
+    task = read.tasks.get(event.task)
     return Provenance(
-        run=state.run,
-        key=event.key,
-        step=event.step,
-        version=version,
-        at=event.at,
-        cause=event.cause,
-        policy=committed.policy if committed else merge.policy,
-        order=merge.order,
-        value=committed.value if committed else None,
-        winner=_claim(tasks, committed.task, committed.by, event.key, committed.value) if committed else None,
-        losers=losers,
-        declined=declined,
-        code=event.code if isinstance(event, e.FactMissing) else "",
-        message=event.message if isinstance(event, e.FactMissing) else "",
+        policy=event.policy,
+        policy_version=event.policy_version,
+        value=event.value,
+        winner=_claim(read, event.task, event.by, event.key, event.value) if event.task else None,
+        expression=step.value if step and event.policy == EXPRESSION else "",
+        answer=read.answers.get(event.step) if event.policy == ANSWER else None,
+        attempts=tuple(task.before) if task else (),
+        stale=event.stale,
+        replaces=event.replaces,
+        **shared,
     )
 
 
-def _claim(tasks: dict[str, _Task], name: str, by: str, key: str, value: Any, reason: str = "") -> Voice:
-    task = tasks.get(name, _Task())
-    claims = task.end.claims if task.end else ()
+def _claim(read: _Read, name: str, by: str, key: str, value: Any, reason: str = "") -> Voice:
+    task = read.tasks.get(name)
+    claims = task.end.claims if task and task.end else ()
     confidence = next((claim.confidence for claim in claims if claim.key == key and claim.value == value), None)
     return _voice(task, name, by, claimed=True, value=value, confidence=confidence, reason=reason)
 
 
-def _silence(tasks: dict[str, _Task], voice: e.Declined) -> Voice:
-    task = tasks.get(voice.task, _Task())
+def _silence(read: _Read, voice: e.Declined) -> Voice:
+    task = read.tasks.get(voice.task)
     return _voice(task, voice.task, voice.by, claimed=False, code=voice.code, message=voice.message)
 
 
-def _voice(task: _Task, name: str, by: str, **more: Any) -> Voice:
-    end = task.end
+def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
+    end = task.end if task else None
+    attempt = end.attempt if end else max(task.given, default=0) if task else 0
+    _, read_version = task.given.get(attempt, ("", 0)) if task else ("", 0)
     return Voice(
         specialist=by,
         task=name,
-        attempt=end.attempt if end else 0,
+        attempt=attempt,
         execution=end.execution if end else "",
-        read_version=task.read_version,
+        read_version=read_version,
         said=end.cause if end else None,
         **more,
     )

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 
 from blackboard.board import Board, floor_of
 from blackboard.log import LogDamaged, Message
-from projections.audit import Audited, Auditor, Cited, Recorded, Violation, causes, cited, recorded, take
-from projections.history import Folded, alone, kept, unwritten
+from projections.audit import Audited, Auditor, Cited, Ledger, Recorded, Violation, causes, cited, recorded, take
+from projections.history import Each, Folded, alone, kept, unwritten
 
 
 class NoSuchVersion(LookupError):
@@ -17,15 +17,16 @@ class NoSuchVersion(LookupError):
     exit_code = 1
 
 
-async def rebuild(board: Board, run: str, version: int | None = None) -> Folded:
-    """The run at `version` (None: as it is now), folded from its fact messages; without events, version 0.
+async def rebuild(board: Board, run: str, version: int | None = None, each: Each | None = None) -> Folded:
+    """The run at `version` (None: as it is now), folded from its fact messages; without events, version 0. `each` may
+    raise BrokenHistory about an event.
 
     Raises Violation at the first event that is wrong, NoSuchVersion, LogError.
     """
     folded = alone(unwritten(board.log.id, run))
     async for message in _facts(board, run):
         if version is None or folded.state.version < version:
-            folded = take(folded, message, version)
+            folded = take(folded, message, version, each)
     folded = kept(folded)
     if version is None or folded.state.version < version:
         await _require_last(board, folded)
@@ -47,21 +48,23 @@ async def history(board: Board, run: str) -> tuple[Folded, list[Recorded]]:
 async def rebuild_all(board: Board) -> AsyncIterator[Folded]:
     """Every run that has events, as of the head at the call, each as soon as its last message was read: so in memory
     are only runs of which more is to come. `_board` is among them. Raises Violation at the first event that is wrong,
-    LogDamaged where the log keeps back a message that it named as the last of its run, LogError."""
+    or does not keep the budget of its run, LogDamaged where the log keeps back a message that it named as the last of
+    its run, LogError."""
     last = await _LastMessages.of(board)
-    going: dict[str, Folded] = {}
+    going: dict[str, tuple[Folded, Ledger]] = {}
     async for messages in board.log.scan([board.subjects.every("fact")], upto=last.head):
         for message in messages:
             run = _run_of_fact(board, message)
             if run is None:
                 continue
-            folded = take(going.pop(run) if run in going else unwritten(board.log.id, run), message)
+            folded, ledger = going.pop(run) if run in going else (unwritten(board.log.id, run), Ledger())
+            folded = take(folded, message, each=ledger.see)
             if last.reached(run, message.seq):
                 yield folded
             else:
-                going[run] = folded
+                going[run] = (folded, ledger)
     last.require_all()
-    for folded in going.values():
+    for folded, _ in going.values():
         await _require_last(board, folded)
         yield folded
 

@@ -6,7 +6,7 @@ Pure. Derived from a folded run, so it can be thrown away and made again.
 from msgspec import Struct
 
 from projections.history import Folded
-from projections.status import awaited, conflicts
+from projections.status import conflicts, waiting_for
 
 BROKEN = "BROKEN"
 """The phase of a run whose history is not what was written; `reason` names the violation."""
@@ -32,6 +32,8 @@ class RunRow(Struct, frozen=True):
     conflicts: int = 0
     input_tokens: int = 0
     output_tokens: int = 0
+    tool_calls: int = 0
+    micro_usd: int = 0
     waiting_for: str = ""
     reason: str = ""
     head: str = ""
@@ -57,7 +59,9 @@ def row_of(folded: Folded, ended_ms: int) -> RunRow:
         conflicts=conflicts(state),
         input_tokens=state.usage.input_tokens,
         output_tokens=state.usage.output_tokens,
-        waiting_for=", ".join(dict.fromkeys(awaited(state))),
+        tool_calls=state.usage.tool_calls,
+        micro_usd=state.usage.micro_usd,
+        waiting_for=", ".join(dict.fromkeys(waiting_for(state))),
         reason=f"{state.code}: {state.reason}" if state.code and state.reason else state.code or state.reason,
         head=folded.h,
         seq=folded.seq,

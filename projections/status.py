@@ -3,16 +3,23 @@
 Pure. Durations are milliseconds, times milliseconds since 1970 by the run's own clock.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import msgspec
+from msgspec.structs import asdict
 
-from projections.canonical import LATE_LIMIT, Fact, State
+from projections.audit import Recorded
+from projections.canonical import LATE_LIMIT, Fact, Gate, State, late_name, loop_gate
 from projections.history import Folded, outcome_digest, state_digest
+from schemas import events as e
 from schemas.codec import canonical
 from schemas.steps import PlanStep
+from schemas.usage import Amount
 
 NEEDS_INPUT = "NEEDS_INPUT"
+RETRY = "retry."
+"""How the name of a timer begins that lets a task go on."""
 EXIT_CODES = {
     "DONE": 0,
     "DEGRADED": 3,
@@ -25,31 +32,87 @@ EXIT_CODES = {
 """The exit code of a command that waits for a run, by how the run ended; NEEDS_INPUT is not an end."""
 
 
+_LOOP = loop_gate(0).removesuffix("0")
+Kind = Literal["approve", "answer", "loop"]
+"""What is asked of a person: the approval of an action, a value, or whether to go on in spite of a loop."""
+
+
+def kind(name: str, gate: Gate) -> Kind:
+    if gate.schema is not None:
+        return "answer"
+    return "loop" if name.startswith(_LOOP) else "approve"
+
+
+def answering(run: str, name: str, gate: Gate) -> str:
+    """The words of the command with which a person answers."""
+    if gate.schema is None:
+        return f"approve {run} --gate {name}"
+    return f"answer {run} --gate {name} VALUE"
+
+
+def answered(state: State, name: str) -> str:
+    """What became of a gate, in words."""
+    gate = state.gates[name]
+    if gate.open:
+        return "open" if name in state.open_gates else "never answered"
+    if gate.schema is not None and gate.approved:
+        return f"answered by {gate.by}"
+    return f"{'approved' if gate.approved else 'denied'}{' in advance' if gate.in_advance else ''} by {gate.by}"
+
+
+def may_answer(gate: Gate, person: str) -> bool:
+    return not gate.who or person in gate.who
+
+
 def waits(state: State) -> list[str]:
     """What the run waits for: people at gates, and what nobody offers, one sentence a step; empty when it has ended."""
     if state.end:
         return []
-    asked = [
-        f"gate {name} waits for a person: {gate.ask or 'may it begin?'} `blackboard approve {state.run}`"
-        for name, gate in state.open_gates.items()
-    ]
+    asked = [_asks(state.run, name, gate) for name, gate in state.open_gates.items()]
     waiting = [step for step in state.plan if state.steps[step.id].awaiting]
     return asked + [f"step {step.id} waits for {_whom(step, state.steps[step.id].awaiting)}" for step in waiting]
 
 
+def _asks(run: str, name: str, gate: Gate) -> str:
+    whom = " or ".join(gate.who) or "a person"
+    verb = "approve" if gate.schema is None else "answer"
+    return f"gate {name} waits for {whom}: {question(gate)} `blackboard {verb} {run}`"
+
+
+def question(gate: Gate) -> str:
+    """What is asked, in words."""
+    return gate.ask or ("may it begin?" if gate.schema is None else "which value?")
+
+
 def gates(state: State) -> dict[str, Any]:
-    """Each gate of the run: what was asked, the digest of the exact action, and who answered what."""
+    """Each gate of the run: what was asked of whom, the digest of the exact action, and who answered what. `value` is
+    that of a question that was answered."""
     return {
         name: {
             "open": name in state.open_gates,
+            "kind": kind(name, gate),
             "ask": gate.ask,
+            "action": gate.action,
+            "task": gate.task,
+            "who": list(gate.who),
+            "voices": [asdict(voice) for voice in gate.voices],
+            "schema": gate.schema,
             "digest": gate.digest,
             "by": gate.by,
             "approved": gate.approved,
             "in_advance": gate.in_advance,
+            "value": gate.value,
         }
         for name, gate in state.gates.items()
     }
+
+
+def waiting_for(state: State) -> list[str]:
+    """The same as `waits` in a word each: capabilities (or teams), and gates with the people that they are for."""
+    asked = [
+        f"gate {name}{f' ({chr(44).join(gate.who)})' if gate.who else ''}" for name, gate in state.open_gates.items()
+    ]
+    return [*asked, *awaited(state)]
 
 
 def awaited(state: State) -> list[str]:
@@ -76,6 +139,68 @@ def _disputed(fact: Fact) -> bool:
 def muted(state: State) -> list[str]:
     """Authors whose late inputs are passed over by now."""
     return sorted(author for author, count in state.late.items() if count > LATE_LIMIT)
+
+
+def is_muted(state: State, author: str) -> bool:
+    """Whether what this author says late, or out of place, is passed over by now."""
+    return state.late.get(late_name(state, author), 0) > LATE_LIMIT
+
+
+def budget(state: State) -> dict[str, dict[str, int | None]]:
+    """For each of tokens, calls of tools and millionths of a US dollar: the limit (None: there is none), what was
+    charged, what is set aside for attempts in flight, and what was used beyond what was set aside."""
+    return {
+        name: {
+            "limit": getattr(state.budget, name),
+            "charged": getattr(state.charged, name),
+            "reserved": getattr(state.reserved, name),
+            "overrun": getattr(state.overrun, name),
+        }
+        for name in Amount.__struct_fields__
+    }
+
+
+def delayed(state: State) -> list[dict[str, Any]]:
+    """The tasks that go on later, and when, by the run's own clock."""
+    return [
+        {"task": name.removeprefix(RETRY), "until_ms": timer.at + timer.delay_ms}
+        for name, timer in state.timers.items()
+        if name.startswith(RETRY)
+    ]
+
+
+def breakers(state: State) -> dict[str, dict[str, Any]]:
+    """Specialists that failed in a row; an open one is given nothing more."""
+    return {name: {"failures": one.failures, "open": one.open} for name, one in sorted(state.breakers.items())}
+
+
+def stale(state: State) -> dict[str, list[str]]:
+    """Facts that rest on older values, each with the keys of which it does not know the newest."""
+    return {key: list(fact.stale) for key, fact in sorted(state.facts.items()) if fact.stale}
+
+
+def revisions(events: Sequence[Recorded]) -> list[dict[str, Any]]:
+    """How the plan was changed while the run went on."""
+    return [
+        {
+            "number": event.number,
+            "version": item.version,
+            "instead_of": event.instead_of,
+            "steps": [step.id for step in event.steps],
+            "reason": event.reason,
+        }
+        for item in events
+        if isinstance(event := item.event, e.PlanRevised)
+    ]
+
+
+def loops(events: Sequence[Recorded]) -> list[dict[str, Any]]:
+    """What came again and again."""
+    return [
+        {"what": event.what, "times": event.times, "task": event.task, "version": item.version}
+        for item in events
+        if isinstance(event := item.event, e.LoopFound)
+    ]
 
 
 def steps(state: State) -> list[dict[str, Any]]:
@@ -133,7 +258,13 @@ def progress(state: State) -> dict[str, Any]:
         "phase": state.phase,
         "version": state.version,
         "steps": {name: f"{step.settled}/{max(step.items, 0)}" for name, step in state.steps.items()},
-        "tasks": {"total": len(state.tasks), "ended": ended, "in_flight": state.in_flight},
+        "tasks": {
+            "total": len(state.tasks),
+            "ended": ended,
+            "in_flight": state.in_flight,
+            "delayed": len(delayed(state)),
+            "ready": len(state.ready),
+        },
         "facts": len(state.facts),
         "missing": len(state.missing),
         "waits": waits(state),
@@ -149,8 +280,8 @@ def digests(folded: Folded) -> dict[str, str]:
     return {"head": folded.h, "state": state_digest(folded.state), "outcome": outcome_digest(folded.state)}
 
 
-def status(folded: Folded) -> dict[str, Any]:
-    """Everything that `show` tells of a run."""
+def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
+    """Everything that `show` tells of a run with these events."""
     state = folded.state
     return {
         **progress(state),
@@ -166,7 +297,12 @@ def status(folded: Folded) -> dict[str, Any]:
         "input": state.input,
         "steps": steps(state),
         "in_flight": in_flight(state),
+        "delayed": delayed(state),
+        "ready": list(state.ready),
         "gates": gates(state),
+        "breakers": breakers(state),
+        "revisions": revisions(events),
+        "loops": loops(events),
         "timers": timers(state),
         "facts": sorted(state.facts),
         "missing": {
@@ -174,13 +310,11 @@ def status(folded: Folded) -> dict[str, Any]:
             for key, item in sorted(state.missing.items())
         },
         "conflicts": conflicts(state),
+        "stale": stale(state),
         "late": dict(sorted(state.late.items())),
         "muted": muted(state),
-        "usage": {
-            "input_tokens": state.usage.input_tokens,
-            "output_tokens": state.usage.output_tokens,
-            "tool_calls": state.usage.tool_calls,
-        },
+        "usage": asdict(state.usage),
+        "budget": budget(state),
         **ending(state),
         "digests": digests(folded),
     }

@@ -24,7 +24,7 @@ FOLDER = Path("views")
 """Below `.blackboard`, or below the folder of this program in the user's cache."""
 APPLICATION_ID = 0x62626F61
 """Marks an SQLite file as one of ours."""
-SCHEMA = 1
+SCHEMA = 2
 """The form of the tables. A view in another form is emptied and made again."""
 
 __all__ = ["IntegrityError", "MemoryRunsView", "RunsView", "SQLiteRunsView", "Tracking", "ViewUnusable", "view_path"]

@@ -36,4 +36,4 @@ async def test_also_when_the_step_had_awaited_somebody_to_do_it() -> None:
             return (await table.run("r1")).state.in_flight == 1
 
         await table.until(dispatched)
-        assert (await table.run("r1")).state.tasks["a"].specialist == "u"
+        assert (await table.run("r1")).state.tasks["a"].specialist == "v", "who was approved"

@@ -155,7 +155,7 @@ def test_show_of_a_goal_without_history(blackboard: Blackboard, run: str, phase:
 
 def test_why(blackboard: Blackboard) -> None:
     out = blackboard("why", "done", "seen.x").out
-    assert out.startswith('seen.x = "X"\n  decided by priority (alice > bob), event ')
+    assert out.startswith('seen.x = "X"\n  decided by priority version 1 (alice > bob), event ')
     assert "claimed by alice, task each-0 attempt 1: confidence 0.5" in out
     assert 'lost bob, task each-1 attempt 1: "x?": ' in out
     assert "agreed carol" in out

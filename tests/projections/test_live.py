@@ -91,7 +91,7 @@ async def test_status_tells_what_a_run_waits_for() -> None:
         async for folded in follow(board, "one"):
             if folded.state.facts:
                 break
-        now = status(folded)
+        now = status(folded, [])
         assert now["waits"] == ["step total waits for a specialist that offers add"]
         assert [timer["timer"] for timer in now["timers"]] == ["await.total"]
         await client.cancel("one", "no patience")
@@ -108,7 +108,7 @@ async def test_status_tells_who_has_what() -> None:
         async for folded in follow(board, "one"):
             if progress(folded.state)["tasks"]["ended"]:
                 break
-    now = status(folded)
+    now = status(folded, [])
     assert [(task["task"], task["with"]) for task in now["in_flight"]] == [("each-1", "bob"), ("each-2", "carol")]
     assert now["phase"] == "COLLECT"
     assert muted(folded.state) == []
