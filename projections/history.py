@@ -3,7 +3,7 @@
 Pure. What is folded is checked on the way: log, run, dense versions, chain and rising causes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -55,7 +55,11 @@ def kept(folded: Folded) -> Folded:
     return replace(folded, state=released(folded.state))
 
 
-def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None) -> Folded:
+Each = Callable[[State, e.Event], None]
+"""Called with the run after an event, and the event. The state belongs to the fold: it is not to be kept."""
+
+
+def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None, each: Each | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
     does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
     state, cursor, opened = folded.state, folded.cursor, folded.opened
@@ -79,6 +83,8 @@ def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None
             state = evolve(state, event)
         except (LookupError, StopIteration):
             raise BrokenHistory(state.run, version, "speaks of what the run does not have") from None
+        if each:
+            each(state, event)
         link, cursor, opened = chain_link(link, stored), event.cause.seq, opened or event.cause.seq
     return Folded(released(state) if shared else state, link.hex(), cursor, seq, opened)
 
