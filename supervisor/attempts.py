@@ -224,7 +224,9 @@ def handed_on(draft: Draft, name: str, to: str, message: str, execution: str, us
         return
     voice = handed_to(step, task, to, draft.view)
     if voice is None:
-        failed(draft, name, "TOOL_DOWN", f"nobody offers {to!r}, to which it was handed", execution, usage)
+        failed(
+            draft, name, "TOOL_DOWN", f"nobody who may do it offers {to!r}, to which it was handed", execution, usage
+        )
         return
     outcome = loops.outcome_of(draft, name, f"HANDED_OFF {to}")
     draft.emit(

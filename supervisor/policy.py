@@ -120,22 +120,26 @@ def substitute(step: PlanStep, task: TaskState, state: State, view: View) -> Voi
 
 
 def fallback(task: TaskState, state: State, view: View) -> Voice | None:
-    """Who takes over, of those that the step names: the first who is there and has not had the task."""
+    """Who takes over, of those that the step names: the first who is there, promises what the step asks for, and has
+    not had the task."""
     if task.index >= 0:
         return None
+    where = state.step(task.step).where
     for name in state.steps[task.step].fallback:
         contract = view.contract(name)
-        if contract and name not in {task.specialist, *task.tried} and not is_open(state, name):
+        if contract is None or not _promises(contract[1], where):
+            continue
+        if name not in {task.specialist, *task.tried} and not is_open(state, name):
             return Voice(name, contract[0])
     return None
 
 
 def handed_to(step: PlanStep, task: TaskState, to: str, view: View) -> Voice | None:
-    """Who gets a task that is handed to a specialist or a capability; it need not be one who has not had it."""
-    if contract := view.contract(to):
-        return Voice(to, contract[0])
-    others = (Voice(name, seq) for name, seq, _ in view.offering(to) if name != task.specialist)
-    return next(others, None)
+    """Who gets a task that is handed to a specialist or a capability, of those who promise what the step asks for; it
+    need not be one who has not had it."""
+    named = view.contract(to)
+    found = [(to, *named)] if named else [one for one in view.offering(to) if one[0] != task.specialist]
+    return next((Voice(name, seq) for name, seq, contract in found if _promises(contract, step.where)), None)
 
 
 def allowance(step: PlanStep, state: StepState, task: TaskState, voice: Voice, view: View) -> Allowance:
