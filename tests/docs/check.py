@@ -1,5 +1,5 @@
-"""`make docs`: the tests of this folder, and as the last line `docs: 48 commands of README.md, docs/attach.md, ... run, 9
-schemas current`."""
+"""`make docs`: the tests of this folder, and as the last line `docs: 48 commands of README.md, docs/attach.md, ... run,
+9 schemas current`."""
 
 import subprocess
 import sys
