@@ -18,9 +18,11 @@ from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any
 
+from pydantic import JsonValue
+
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graphs import Graph, Seeded, graph
-from blackboard.simulation.invariants import Broken, broken, histories
+from blackboard.simulation.invariants import BATCHES, Broken, examined
 from blackboard.simulation.parts import Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
 from blackboard.simulation.scripted import Asked, Fails, Script
@@ -125,7 +127,7 @@ class ScriptedSpecialist:
     overspend: float = 1.0
     uses: Sequence[str] = ()
     tools: Sequence[Any] = ()
-    output: Any = dict[str, Any] | list[Any] | str | int | float | bool
+    output: Any = JsonValue
     deadline_s: float = 30.0
     attempts: int = 3
     concurrency: int = 2
@@ -145,17 +147,17 @@ class ScriptedSpecialist:
             asked = Asked(item, task.run, task.task, task.attempt, context.execution, key)
             return await script.work(asked, context.use, context.tool, stop)
 
-        answer.__annotations__ |= {"return": self.output}
-        make = _part("specialist")(
-            self.name,
-            offers=self.offers,
+        made = replace(
+            _prototype(self.output, tuple(self.tools)),
+            name=self.name,
+            offers=(self.offers,) if isinstance(self.offers, str) else tuple(self.offers),
+            make=lambda: answer,
             deadline_s=self.deadline_s,
             attempts=self.attempts,
-            tools=self.tools,
             concurrency=self.concurrency,
-            description="says what a test wants",
         )
-        return make(answer)
+        made.contract()  # raises ValidationError where one of these cannot stand in a contract
+        return made
 
     def _script(self) -> Script:
         return Script(
@@ -172,6 +174,18 @@ class ScriptedSpecialist:
 
     def _staff(self) -> Staff:
         return Staff(self.specialist, self.workers, tuple(self.lies), down=self.down)
+
+
+@cache
+def _prototype(output: Any, tools: tuple[Any, ...]) -> Any:
+    """A specialist with that type of output and these tools: reading a signature costs more than a small simulation."""
+
+    async def answer(item: dict[str, Any], context: Any) -> Any:
+        raise NotImplementedError
+
+    answer.__annotations__ |= {"return": output}
+    description = "says what a test wants"
+    return _part("specialist")("prototype", offers="prototype", tools=tools, description=description)(answer)
 
 
 class SimulationFailed(AssertionError):
@@ -237,16 +251,14 @@ class Simulation:
             plan, faults, found = shrunk(plan, faults, found, self._again)
         raise SimulationFailed(self.seed, found, faults, plan)
 
-    def attempt(self, plan: Plan, only: Mapping[str, str] | None = None) -> tuple[Report, Broken | None]:
+    def attempt(
+        self, plan: Plan, only: Mapping[str, str] | None = None, batches: Sequence[int] = BATCHES
+    ) -> tuple[Report, Broken | None]:
         """Simulate `plan`, with the faults that the seed draws, or `only` with those. The report, and the first
-        invariant that is broken."""
+        invariant that is broken. `batches`: in which the log is decided again."""
         chance = Chance(self.seed, self.faults, only)
         happened = simulate(plan, chance, _parts())
-        found = next(broken(happened, _parts()), None)
-        try:
-            runs = histories(happened, _parts())
-        except Exception:
-            runs = {}
+        runs, found = examined(happened, _parts(), batches)
         return make_report(self.seed, happened, runs, chance.made, _parts()), found
 
     def _again(self, plan: Plan, faults: Sequence[Fault]) -> tuple[Sequence[Fault], Broken | None]:

@@ -28,8 +28,8 @@ class Faults:
     task: it is delivered again after its end was stored. reordered: another task than the oldest comes first.
     lost_cancel: a worker does not hear that its task has no purpose any more.
 
-    `latency_s`: every call takes up to so long, which alone shuffles what happens at the same time. `until_s`: no fault
-    after so much virtual time, so that what can end does. Nothing of this is drawn for publishers and people but
+    `latency_s`: half of the calls take up to so long, which alone shuffles what happens at the same time. `until_s`: no
+    fault after so much virtual time, so that what can end does. Nothing of this is drawn for publishers and people but
     unavailable, lost_ack, doubled and slow.
     """
 
@@ -145,7 +145,7 @@ class Chance:
             kind = ""
         if kind:
             self.made.append(Fault(kind, place, now_s))
-        delay_s = self.faults.latency_s * second
+        delay_s = self.faults.latency_s * max(0.0, 2 * second - 1)
         return Drawn(kind, delay_s + self.faults.slow_s * third if kind == "slow" else delay_s, third)
 
     def happens(self, kind: str, place: str, now_s: float) -> bool:

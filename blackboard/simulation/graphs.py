@@ -64,7 +64,7 @@ def graph(source: Source) -> Graph:
     return Graph(
         playbooks=teams,
         specialists=_specialists(source),
-        goals=tuple(_goal(source, teams[-1].team, number) for number in range(1, source.number(1, 3) + 1)),
+        goals=tuple(_goal(source, teams[-1].team, number) for number in range(1, source.pick((1, 1, 2, 3)) + 1)),
         people=tuple(_people(source)),
         supervisors=source.pick((2, 2, 1)),
         faults=Faults().times(source.pick((1.0, 0.0, 1.0, 3.0))),
@@ -76,7 +76,7 @@ def playbooks(source: Source) -> tuple[Playbook, ...]:
     names: list[str] = []
     found: list[Playbook] = []
     for number in range(source.pick((1, 1, 1, 2, 3))):
-        found.append(_playbook(source, f"t{number}", names, 2 if number else source.number(1, 6)))
+        found.append(_playbook(source, f"t{number}", names, source.number(1, 2 if number else 5)))
         names.append(f"t{number}")
     return tuple(found)
 
@@ -182,7 +182,7 @@ def _specialist(source: Source, name: str) -> dict[str, Any]:
 def _goal(source: Source, team: str, number: int) -> Published:
     return Published(
         team=team,
-        input={"x": number, "l": list(range(source.number(0, 4))), "on": source.chance(0.5)},
+        input={"x": number, "l": list(range(source.number(0, 3))), "on": source.chance(0.5)},
         run=f"r{number}",
         after_s=source.number(0, 30) / 10,
         approve=source.chance(0.1),

@@ -1,7 +1,7 @@
 """What holds after every simulated run, whatever went wrong: worked out anew from the log, not from what the supervisor
 believes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from blackboard.simulation.parts import Folded, Happened, Parts
@@ -60,15 +60,19 @@ def histories(happened: Happened, parts: Parts) -> dict[str, History]:
     return found
 
 
-def broken(happened: Happened, parts: Parts) -> Iterator[Broken]:
-    """Every invariant that does not hold, the most telling first."""
+def examined(happened: Happened, parts: Parts, batches: Sequence[int] = BATCHES) -> tuple[Histories, Broken | None]:
+    """The runs, and the first invariant that does not hold, the most telling one. `batches`: in which the log is
+    decided again."""
+    try:
+        runs: Histories = histories(happened, parts)
+    except Exception as error:
+        return {}, Broken("histories fold", f"{type(error).__name__}: {error}")
+    return runs, next(_broken(happened, runs, parts, batches), None)
+
+
+def _broken(happened: Happened, runs: Histories, parts: Parts, batches: Sequence[int]) -> Iterator[Broken]:
     for problem in happened.problems:
         yield Broken("processes live", problem)
-    try:
-        runs = histories(happened, parts)
-    except Exception as error:
-        yield Broken("histories fold", f"{type(error).__name__}: {error}")
-        return
     for run, history in runs.items():
         if run != BOARD_RUN:
             yield from _attempts(run, history)
@@ -77,7 +81,7 @@ def broken(happened: Happened, parts: Parts) -> Iterator[Broken]:
     if happened.hung:
         yield Broken("runs end", happened.hung)
     else:
-        yield from _redecided(happened, runs, parts)
+        yield from _redecided(happened, runs, parts, batches)
 
 
 # --- one history ------------------------------------------------------------------------------------------------------
@@ -215,10 +219,10 @@ def _held(happened: Happened, runs: Histories, parts: Parts) -> Iterator[Broken]
             yield Broken("folding gives the live state", f"run {run} in the message at sequence {seq}")
 
 
-def _redecided(happened: Happened, runs: Histories, parts: Parts) -> Iterator[Broken]:
+def _redecided(happened: Happened, runs: Histories, parts: Parts, batches: Sequence[int]) -> Iterator[Broken]:
     """The inputs bring about the same chains, whoever decides them, in batches of any size."""
     stored = {run: history.folded.h for run, history in runs.items() if history.events}
-    for batch in BATCHES:
+    for batch in batches:
         again = {run: one.h for run, one in parts.redecide(happened.log_id, happened.messages, batch).items()}
         if again != stored:
             other = sorted(run for run in {*again, *stored} if again.get(run) != stored.get(run))

@@ -56,7 +56,7 @@ class World:
         self._plan, self._chance, self._parts, self._loop = plan, chance, parts, loop
         self._subjects = Subjects()
         self._clock = Clock(loop.time)
-        self._log = MemoryLog(self._subjects, clock_ms=self._clock.ms, log_id=LOG_ID)
+        self._log = MemoryLog(clock_ms=self._clock.ms, log_id=LOG_ID)
         self._queue = ShuffledQueue(lambda kind, place: chance.happens(kind, place, loop.time()), self._share)
         self._blobs = MemoryBlobs()
         self._supervisors: dict[str, Any] = {}
