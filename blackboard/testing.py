@@ -22,8 +22,8 @@ from pydantic import JsonValue
 
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graphs import Graph, Seeded, graph
-from blackboard.simulation.invariants import BATCHES, Broken, examined
-from blackboard.simulation.parts import Parts, Person, Plan, Published, Staff, ToolUse
+from blackboard.simulation.invariants import BATCHES, examined
+from blackboard.simulation.parts import Broken, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
 from blackboard.simulation.scripted import Asked, Fails, Script
 from blackboard.simulation.shrink import shrunk
@@ -90,12 +90,13 @@ def _context() -> type[Any]:
             super().__init__(*arguments)
             self._note = note
 
-        async def tool(self, tool: Any, /, **arguments: Any) -> Any:
-            name = tool if isinstance(tool, str) else getattr(tool, "__name__", "?")
-            granted = self._tools.get(name)
-            refused = granted is None or (callable(tool) and tool is not granted)
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused))
-            return await super().tool(tool, **arguments)
+        async def _call(self, tool: Any, arguments: dict[str, Any]) -> Any:
+            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, tool.name, refused=False))
+            return await super()._call(tool, arguments)
+
+        async def _refuse(self, name: str, arguments: dict[str, Any], code: Any, message: str) -> Any:
+            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused=True))
+            await super()._refuse(name, arguments, code, message)
 
         async def in_thread(self, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
             return function(*arguments, **keywords)

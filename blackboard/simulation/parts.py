@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from blackboard.log import Message
-from schemas.codec import FactMessage
+from schemas import events as e
 from schemas.contracts import Contract
 from schemas.playbooks import Playbook
 
@@ -22,6 +22,23 @@ class Folded(Protocol):
     def cursor(self) -> int: ...
     @property
     def seq(self) -> int: ...
+
+
+class Broken(NamedTuple):
+    """An invariant that does not hold: which one, and how."""
+
+    invariant: str
+    problem: str
+
+
+class History(NamedTuple):
+    """One run as the log has it: its events, and its inputs by sequence as (author, body). `problems` are what was
+    found wrong while it was folded."""
+
+    folded: Folded
+    events: list[e.Event]
+    inputs: dict[int, tuple[str, Any]]
+    problems: list[Broken]
 
 
 class SpecialistLike(Protocol):
@@ -44,7 +61,7 @@ class Parts:
     context: type[Any]
     redecide: Callable[..., Mapping[str, Folded]]
     unwritten: Callable[[str, str], Folded]
-    fold: Callable[[Folded, FactMessage, int], Folded]
+    fold: Callable[..., Folded]
     state_digest: Callable[[Any], str]
     outcome_digest: Callable[[Any], str]
 

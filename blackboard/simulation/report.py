@@ -9,8 +9,8 @@ from typing import Any
 
 from blackboard.log import Message
 from blackboard.simulation.faults import Fault
-from blackboard.simulation.invariants import Histories, History
-from blackboard.simulation.parts import Call, Happened, Parts, ToolUse
+from blackboard.simulation.invariants import Histories
+from blackboard.simulation.parts import Call, Happened, History, Parts, ToolUse
 from schemas import events as e
 from schemas.inputs import Ended
 from schemas.subjects import BOARD_RUN

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 from blackboard.simulation.faults import Fault
-from blackboard.simulation.invariants import Broken
-from blackboard.simulation.parts import Plan
+from blackboard.simulation.parts import Broken, Plan
 
 Again = Callable[[Plan, Sequence[Fault]], tuple[Sequence[Fault], Broken | None]]
 """Simulates a plan with these faults and no others: those that came about, and what broke."""
