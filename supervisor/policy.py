@@ -185,12 +185,13 @@ def tried_again(code: str, task: TaskState, attempts: int) -> bool:
 
 def child_code(end: str, code: str) -> StopCode:
     """The code with which the task of a child run fails: its own, so that each level tries again only what may help.
-    What a person cancelled is not asked for again, nor what waited in vain for somebody who offers a capability."""
+    What a person cancelled is not asked for again, nor what waited in vain for somebody who offers a capability or was
+    found to repeat itself."""
     if end in {"POLICY_BLOCKED", "CANCELLED"}:
         return "POLICY_BLOCKED"
     if end == "FAILED_RETRYABLE":
         return "TOOL_DOWN"
-    if code == "STUCK":
+    if code in {"STUCK", "LOOP"}:
         return "BUDGET_EXCEEDED"
     return next((known for known in get_args(StopCode) if known == code), "INTERNAL")
 

@@ -146,6 +146,21 @@ def test_what_a_child_could_not_do_is_said_at_the_top(code: str) -> None:
     assert "no value for write: w: no pen" in scenario.state.missing["one"].message
 
 
+def test_child_that_is_found_to_repeat_itself_is_not_asked_for_again() -> None:
+    write = step("write", critique={"capability": "review", "accept": "critique", "rounds": 20})
+    team = teach(write, team="page", returns={"text": "facts.write"}, repeats=1)
+    asking = teach(step("one", "page", attempts=3))
+    scenario = settle(given(offer("w", "work"), offer("c", "review"), team, asking, goal()))
+    child = child_run(RUN, "one", 1)
+    for number in (1, 2):
+        scenario.say(ended(f"write_{number}", {f"write_{number}": "always this"}, run=child))
+        scenario.say(ended(f"write_review_{number}", {f"write_review_{number}": False}, by="c", run=child))
+    assert (scenario.of(child).end, scenario.of(child).code) == ("FAILED", "LOOP")
+    settle(scenario)
+    assert (scenario.state.end, scenario.state.code) == ("FAILED", "BUDGET_EXCEEDED")
+    assert "c came to the same result, 2 times with the same input" in scenario.state.reason
+
+
 def test_degraded_grandchild_degrades_those_above_it() -> None:
     pages = teach(step("write"), step("draw", missing="allow"), team="page", returns={"text": "facts.write"})
     chapter = teach(step("page", "page"), team="chapter", returns={"page": "facts.page.text"})
