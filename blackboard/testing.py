@@ -13,27 +13,37 @@ This module composes both sides of the log by name, as the command does.
 
 import importlib
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from blackboard.board import Board
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graphs import Graph, Seeded, graph
 from blackboard.simulation.invariants import BATCHES, examined
+from blackboard.simulation.lies import LyingLog
 from blackboard.simulation.parts import Broken, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
-from blackboard.simulation.scripted import Asked, Fails, Script
+from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
 from blackboard.simulation.shrink import shrunk
 from blackboard.simulation.world import simulate
+from schemas.bids import Bid
 from schemas.events import StopCode
+from schemas.goals import Budget
 from schemas.playbooks import Playbook
 
 __all__ = [
+    "Asks",
+    "Bid",
+    "Budget",
     "Fails",
     "Faults",
+    "Hands",
+    "OneOf",
     "Person",
     "Published",
     "Report",
@@ -51,7 +61,8 @@ _NAMES = {
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
     "specialist": "specialists.specialist:specialist",
-    "Stop": "specialists.specialist:Stop",
+    "Stop": "specialists.stop:Stop",
+    "HandOff": "specialists.stop:HandOff",
     "unwritten": "projections.history:unwritten",
     "fold": "projections.history:fold",
     "state_digest": "projections.history:state_digest",
@@ -108,14 +119,16 @@ def _context() -> type[Any]:
 class ScriptedSpecialist:
     """A specialist that says what a test wants. `specialist` is a real one: give it to a Worker, or attach it.
 
-    offers: capabilities. answers: a function of the item's input, or one value for all; a tuple holds one answer for
-    each attempt, the last for all that follow; an answer `Fails(code)` is none. failure_rate: how often an attempt
-    fails instead, with one of `codes`. delay_s: least and most seconds that an item takes. tokens: used for each item;
-    overspend: half of the items use that many times as much. uses: tools that it calls for each item; it has those in
-    `tools`. output: the type of the answers, for the contract. deadline_s, attempts, concurrency: as of any one.
+    answers: a function of the item's input, or one value for all; a tuple holds one answer for each attempt, the last
+    for all that follow; an answer may be Fails(code), Asks(question), Hands(to) or OneOf(answers).
+    failure_rate: how often an attempt fails instead, with one of `codes`. delay_s: least and most seconds that an item
+    takes. tokens, micro_usd: used for each item; overspend: half of the items use that many times as much. uses: tools
+    that it calls for each item; `tools` are those that it has: functions, or names of tools that do nothing. bid: what
+    it answers to an open call, a Bid or its fields. output: the type of the answers, for the contract. seed: of what is
+    drawn. The others are as of any specialist.
 
-    In a Simulation: workers: processes that do its work. lies: what its processes append that no real worker would, see
-    blackboard.simulation.lies. down: it offers and never takes a task.
+    In a Simulation: workers: processes that do its work. lies: what its processes append that no real worker would
+    (blackboard.simulation.lies), also by `board_of_a_liar`. down: it offers and never takes a task.
     """
 
     name: str
@@ -125,12 +138,20 @@ class ScriptedSpecialist:
     codes: Sequence[StopCode] = ("TOOL_DOWN",)
     delay_s: tuple[float, float] = (0.0, 0.0)
     tokens: int = 0
+    micro_usd: int = 0
     overspend: float = 1.0
     uses: Sequence[str] = ()
     tools: Sequence[Any] = ()
+    bid: Any = None
     output: Any = JsonValue
     deadline_s: float = 30.0
     attempts: int = 3
+    backoff_s: float = 0.5
+    budget: Budget = field(default_factory=Budget)
+    authority: Literal["observe", "propose", "effect"] = "observe"
+    typical_micro_usd: int | None = None
+    typical_s: float | None = None
+    wakes_on: Sequence[str] = ()
     concurrency: int = 2
     seed: int = 0
     workers: int = 1
@@ -140,41 +161,59 @@ class ScriptedSpecialist:
     @cached_property
     def specialist(self) -> Any:
         """The `specialists.specialist.Specialist`."""
-        stop, script = _part("Stop"), self._script()
+        script = self._script()
 
         async def answer(item: dict[str, Any], context: Any) -> Any:
-            task = context.task
-            key = next((one.key for one in task.items if one.input == item), "")
-            asked = Asked(item, task.run, task.task, task.attempt, context.execution, key)
-            return await script.work(asked, context.use, context.tool, stop)
+            return await script.work(_asked(item, context), context)
+
+        async def bid(item: dict[str, Any], context: Any) -> Bid:
+            return script.bids(_asked(item, context))
 
         made = replace(
             _prototype(self.output, tuple(self.tools)),
             name=self.name,
             offers=(self.offers,) if isinstance(self.offers, str) else tuple(self.offers),
             make=lambda: answer,
-            deadline_s=self.deadline_s,
-            attempts=self.attempts,
-            concurrency=self.concurrency,
+            bid=None if self.bid is None else bid,
+            budget=self.budget,
+            backoff_max_s=max(60.0, self.backoff_s),
+            wakes_on=tuple(self.wakes_on),
+            **{name: getattr(self, name) for name in _AS_ANY},
         )
         made.contract()  # raises ValidationError where one of these cannot stand in a contract
         return made
 
+    def board_of_a_liar(self, board: Board) -> Board:
+        """`board` for a Worker whose ends tell `lies`, each every third time."""
+        told: Counter[str] = Counter()
+
+        def share(lie: str) -> float:
+            told[lie] += 1
+            return self._script().share("lie", lie, told[lie])
+
+        return replace(board, log=LyingLog(board.log, self.lies, 1 / 3, share))
+
     def _script(self) -> Script:
         return Script(
-            name=self.name,
-            answers=self.answers,
-            failure_rate=self.failure_rate,
             codes=tuple(self.codes),
-            delay_s=self.delay_s,
-            tokens=self.tokens,
-            overspend=self.overspend,
             uses=tuple(self.uses),
-            seed=self.seed,
+            stop=_part("Stop"),
+            hand_off=_part("HandOff"),
+            **{name: getattr(self, name) for name in _IN_SCRIPT},
         )
 
     def _staff(self) -> Staff:
         return Staff(self.specialist, self.workers, tuple(self.lies), down=self.down)
+
+
+_AS_ANY = ("deadline_s", "attempts", "backoff_s", "authority", "typical_micro_usd", "typical_s", "concurrency")
+_IN_SCRIPT = ("name", "answers", "failure_rate", "delay_s", "tokens", "micro_usd", "overspend", "bid", "seed")
+
+
+def _asked(item: dict[str, Any], context: Any) -> Asked:
+    task = context.task
+    key = next((one.key for one in task.items if one.input == item), "")
+    return Asked(item, task.run, task.task, task.attempt, context.execution, key)
 
 
 @cache
@@ -185,8 +224,9 @@ def _prototype(output: Any, tools: tuple[Any, ...]) -> Any:
         raise NotImplementedError
 
     answer.__annotations__ |= {"return": output}
+    functions = [scripted_tool(one) if isinstance(one, str) else one for one in tools]
     description = "says what a test wants"
-    return _part("specialist")("prototype", offers="prototype", tools=tools, description=description)(answer)
+    return _part("specialist")("prototype", offers="prototype", tools=functions, description=description)(answer)
 
 
 class SimulationFailed(AssertionError):

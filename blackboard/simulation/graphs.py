@@ -1,34 +1,20 @@
 """Random task graphs and the world around them: who works, who lies, who answers, what is asked for, what goes wrong.
 
-One generator for two sources of choices: a seed, and Hypothesis.
+One generator for two sources of choices: a seed, and Hypothesis. Steps and playbooks stand in `graph_steps`.
 """
 
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 from blackboard.simulation.faults import Faults
+from blackboard.simulation.graph_steps import CAPABILITIES, CODES, NAMES, RETRIED, Source, T, fact_of, playbooks
 from blackboard.simulation.lies import LIES
 from blackboard.simulation.parts import Person, Published
-from schemas.contracts import STOP_CODES
+from blackboard.simulation.scripted import Asks, Fails, Hands, OneOf
+from schemas.goals import Budget
 from schemas.playbooks import Playbook
-
-T = TypeVar("T")
-CAPABILITIES = ("read", "write", "sum")
-NAMES = ("u", "v", "w", "x", "y")
-CODES = tuple(sorted(STOP_CODES))
-RETRIED = ("TOOL_DOWN", "TIMEOUT", "INTERNAL", "INVALID_OUTPUT")
-
-
-class Source(Protocol):
-    """Where choices come from; the first of several is the simplest."""
-
-    def pick(self, options: Sequence[T]) -> T: ...
-
-    def number(self, low: int, high: int) -> int: ...
-
-    def chance(self, rate: float) -> bool: ...
 
 
 class Seeded:
@@ -60,136 +46,105 @@ class Graph:
 
 
 def graph(source: Source) -> Graph:
+    bad = source.pick((0.3, 0.3, 1.0))
     teams = playbooks(source)
+    count = source.pick((1, 1, 2, 3))
     return Graph(
         playbooks=teams,
-        specialists=_specialists(source),
-        goals=tuple(_goal(source, teams[-1].team, number) for number in range(1, source.pick((1, 1, 2, 3)) + 1)),
-        people=tuple(_people(source)),
+        specialists=_specialists(source, bad),
+        goals=tuple(_goal(source, teams[-1].team, number, bad) for number in range(1, count + 1)),
+        people=(_person(source, bad),),
         supervisors=source.pick((2, 2, 1)),
         faults=Faults().times(source.pick((1.0, 0.0, 1.0, 3.0))),
     )
 
 
-def playbooks(source: Source) -> tuple[Playbook, ...]:
-    """One to three teams; those that come later may ask for child runs of those before them."""
-    names: list[str] = []
-    found: list[Playbook] = []
-    for number in range(source.pick((1, 1, 1, 2, 3))):
-        found.append(_playbook(source, f"t{number}", names, source.number(1, 2 if number else 5)))
-        names.append(f"t{number}")
-    return tuple(found)
-
-
-def _playbook(source: Source, team: str, others: Sequence[str], steps: int) -> Playbook:
-    made: list[dict[str, Any]] = []
-    for number in range(steps):
-        made.append(_step(source, f"s{number}", [one["id"] for one in made], others))
-    last = made[-1]["id"]
-    raw: dict[str, Any] = {
-        "team": team,
-        "steps": made,
-        "returns": {"last": f"facts.{last}", "all": "facts"} if source.chance(0.5) else {},
-        "parallel": source.pick((32, 1, 2, 8)),
-    }
-    if source.chance(0.1):
-        raw["result"] = {"properties": {"last": {"type": "object"}}}
-    return Playbook.model_validate(raw)
-
-
-def _step(source: Source, name: str, before: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
-    needs = [one for one in before if source.chance(0.4)]
-    raw: dict[str, Any] = {"id": name, "needs": needs, "input": {"x": "input.x"}}
-    if needs and source.chance(0.5):
-        raw["input"] = {"x": "input.x", "of": f"facts.{source.pick(needs)}"}
-    if needs and source.chance(0.2):
-        raw["reads"] = [f"{source.pick(needs)}.*", source.pick(needs)]
-    if source.chance(0.3):
-        raw |= {"for_each": "input.l", "tasks": source.pick((256, 1, 2)), "input": {"x": "item"}}
-    if source.chance(0.1):
-        raw["when"] = "input.on"
-    if others and source.chance(0.5):
-        raw |= {"team": source.pick(others), "input": {"x": "input.x", "l": "input.l", "on": "input.on"}}
-    else:
-        raw |= _doer(source)
-    raw |= {
-        "missing": source.pick(("allow", "fail")),
-        "wait_s": source.number(2, 30),
-        "deadline_s": source.number(2, 20),
-        "await_s": source.number(5, 60),
-        "attempts": source.number(1, 3),
-    }
-    if source.chance(0.12):
-        raw["gate"] = {"ask": "may it?", "expires_s": source.number(5, 100)}
-    return raw
-
-
-def _doer(source: Source) -> dict[str, Any]:
-    raw: dict[str, Any] = {
-        "capability": source.pick(CAPABILITIES),
-        "specialist": source.pick(("", "", "all", "all", "v")),
-    }
-    if source.chance(0.4):
-        order = [name for name in NAMES if source.chance(0.5)] + source.pick(([], ["confidence > `0.5`"]))
-        raw["merge"] = {"policy": "priority", "order": order or ["value.sure", "w"]}
-    if source.chance(0.4):
-        raw["silent"] = [code for code in CODES if source.chance(0.3)]
-    if source.chance(0.1):
-        raw["accept"] = "value.sure"
-    return raw
-
-
-def _specialists(source: Source) -> tuple[dict[str, Any], ...]:
-    count = source.number(1, len(NAMES))
-    made = [_specialist(source, name) for name in NAMES[:count]]
+def _specialists(source: Source, bad: float) -> tuple[dict[str, Any], ...]:
+    names = NAMES[: source.number(1, len(NAMES))]
+    made = [_specialist(source, name, bad) for name in names]
     offered = {capability for one in made for capability in one["offers"]}
     for capability in CAPABILITIES:
-        if capability not in offered and not source.chance(0.05):
+        if capability not in offered and not source.chance(0.1 * bad):
             made[0]["offers"].append(capability)
     return tuple(made)
 
 
-def _specialist(source: Source, name: str) -> dict[str, Any]:
-    lies: list[str] = []
-    if source.chance(0.12):
-        lies = [lie for lie in LIES if source.chance(0.3)]
+def _specialist(source: Source, name: str, bad: float) -> dict[str, Any]:
+    """`bad`: how much goes wrong with it."""
     delay_s = float(source.pick((0, 0, 1, 3, 12)))
-    return {
+    raw: dict[str, Any] = {
         "name": name,
         "offers": [capability for capability in CAPABILITIES if source.chance(0.6)] or ["read"],
-        "answers": source.pick(
-            (
-                {"sure": True},
-                {"by": name, "sure": source.chance(0.5), "confidence": 0.7},
-                ({"odd": 1}, {"sure": True}),
-                "plain",
-            )
-        ),
-        "failure_rate": source.pick((0.0, 0.0, 0.1, 0.3, 0.9)),
+        "answers": _answers(source, name, bad),
+        "failure_rate": source.pick((0.0, 0.0, 0.1, 0.3, 0.9)) * bad,
         "codes": [source.pick(RETRIED), source.pick(CODES)],
         "delay_s": (delay_s / 4, delay_s),
-        "tokens": source.pick((0, 10, 1_000)),
-        "overspend": source.pick((1.0, 1.0, 30.0)),
+        "tokens": source.pick((0, 10, 100)),
+        "micro_usd": source.pick((0, 0, 50)),
         "deadline_s": source.number(2, 20),
         "attempts": source.number(1, 3),
+        "backoff_s": source.pick((0.5, 0.0, 5.0)),
         "workers": source.pick((1, 1, 2)),
         "concurrency": source.pick((2, 1, 4)),
-        "lies": tuple(lies),
-        "down": source.chance(0.04),
     }
+    if source.chance(0.3):
+        raw |= {"bid": OneOf([{"confidence": 0.9}, {"can": False}, {"confidence": 0.5, "micro_usd": 100_000}])}
+    if source.chance(0.3):
+        raw |= {"typical_micro_usd": source.number(0, 100), "typical_s": float(source.number(0, 10))}
+    if source.chance(0.3):
+        raw["authority"] = source.pick(("propose", "propose", "effect"))
+    if source.chance(0.2):
+        raw |= {"tools": ("look", "pay"), "uses": source.pick((("look",), ("look", "look"), ("steal",)))}
+    if source.chance(0.3):
+        raw["budget"] = Budget(tokens=source.pick((200, 20, 50)), tool_calls=source.pick((None, 1)))
+    if source.chance(0.1):
+        raw["wakes_on"] = [fact_of(source.number(0, 2)), f"{fact_of(0)}.*"]
+    if source.chance(0.3 * bad):
+        raw["overspend"] = 30.0
+    if source.chance(0.3 * bad):
+        raw["lies"] = tuple(lie for lie in LIES if source.chance(0.3))
+    raw["down"] = source.chance(0.1 * bad)
+    return raw
 
 
-def _goal(source: Source, team: str, number: int) -> Published:
+def _answers(source: Source, name: str, bad: float) -> Any:
+    plain: list[Any] = [
+        {"sure": True, "ok": True},
+        {"by": name, "sure": True, "ok": source.chance(0.5), "confidence": 0.7},
+        7,
+        [1, name],
+    ]
+    answer = source.pick((plain[0], plain[0], plain[1], plain[2], plain[3], OneOf(plain[:2])))
+    if source.chance(0.5 * bad):
+        other = source.pick((Fails("TOOL_DOWN"), Fails("LOW_CONFIDENCE"), Hands("v"), Hands("write"), {"odd": 1}))
+        answer = source.pick(((other, answer), OneOf([answer, other])))
+    if source.chance(0.2 * bad):
+        schema = source.pick((None, {"type": "object"}))
+        answer = (Asks("may I?", schema, {"by": name}, expires_s=float(source.number(5, 60))), answer)
+    return answer
+
+
+def _goal(source: Source, team: str, number: int, bad: float) -> Published:
+    names = [name for name in NAMES if source.chance(0.5)]
     return Published(
         team=team,
-        input={"x": number, "l": list(range(source.number(0, 3))), "on": source.chance(0.5)},
+        input={
+            "x": number,
+            "l": list(range(source.number(0, 3))),
+            "on": source.chance(0.5),
+            "who": source.pick((names, "v", "nobody")),
+        },
         run=f"r{number}",
         after_s=source.number(0, 30) / 10,
         approve=source.chance(0.1),
-        cancel_after_s=source.number(0, 100) / 10 if source.chance(0.12) else None,
+        cancel_after_s=source.number(0, 100) / 10 if source.chance(0.25 * bad) else None,
+        budget=Budget(tokens=source.pick((500, 100, 5_000))) if source.chance(0.2) else Budget(),
+        deadline_s=float(source.number(5, 100)) if source.chance(0.2 * bad) else None,
     )
 
 
-def _people(source: Source) -> list[Person]:
-    says = source.pick(("approve", "approve", "deny", "nothing"))
-    return [Person("bob", says, (0.5, 60.0), mistaken=source.pick((0.0, 0.5)))]  # type: ignore[arg-type]
+def _person(source: Source, bad: float) -> Person:
+    value = {"ok": True, "sure": True}
+    if source.chance(0.5 * bad):
+        return Person("bob", source.pick(("deny", "nothing")), (0.5, 60.0), value, mistaken=0.5)
+    return Person("bob", "approve", (0.5, 20.0), value, mistaken=source.pick((0.0, 0.5)))

@@ -8,6 +8,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 from blackboard.log import Message
 from schemas import events as e
 from schemas.contracts import Contract
+from schemas.goals import Budget
 from schemas.playbooks import Playbook
 
 
@@ -68,7 +69,8 @@ class Parts:
 
 @dataclass(frozen=True)
 class Published:
-    """A goal: who wants what, from which virtual second on. It is cancelled `cancel_after_s` later."""
+    """A goal: who wants what, from which virtual second on. It is cancelled `cancel_after_s` later. `budget` and
+    `deadline_s` as of any goal."""
 
     team: str
     input: Mapping[str, Any] = field(default_factory=dict)
@@ -77,16 +79,19 @@ class Published:
     after_s: float = 0.0
     approve: bool = False
     cancel_after_s: float | None = None
+    budget: Budget = field(default_factory=Budget)
+    deadline_s: float | None = None
 
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who answers every gate within `after_s` seconds, or with "nothing" none. `mistaken`: how often an answer
-    first cites another digest."""
+    """Somebody who answers every gate within `after_s` seconds, or with "nothing" none. `value` is the answer where one
+    is asked for. `mistaken`: how often an answer first cites another digest."""
 
     name: str = "bob"
     says: Literal["approve", "deny", "nothing"] = "approve"
     after_s: tuple[float, float] = (1.0, 60.0)
+    value: Any = True
     mistaken: float = 0.0
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from schemas.bids import Bid
 from schemas.events import StopCode
 
 
@@ -15,6 +16,31 @@ class Fails:
 
     code: StopCode
     message: str = "scripted"
+
+
+@dataclass(frozen=True)
+class Asks:
+    """An answer that a person gives: the question, and the JSON Schema of the answer (None: approval of `action`)."""
+
+    question: str
+    schema: dict[str, Any] | None = None
+    action: Any = None
+    expires_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Hands:
+    """An answer that somebody else should give: the task is handed to this specialist or capability."""
+
+    to: str
+    reason: str = "scripted"
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """One of these answers, drawn for each attempt at each item."""
+
+    answers: Sequence[Any]
 
 
 @dataclass(frozen=True)
@@ -31,7 +57,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class Script:
-    """See `ScriptedSpecialist`."""
+    """See `blackboard.testing.ScriptedSpecialist`. `stop` and `hand_off` make the exceptions of a specialist."""
 
     name: str
     answers: Any
@@ -39,37 +65,69 @@ class Script:
     codes: Sequence[StopCode]
     delay_s: tuple[float, float]
     tokens: int
+    micro_usd: int
     overspend: float
     uses: Sequence[str]
+    bid: Any
     seed: int
+    stop: Callable[[StopCode, str], Exception]
+    hand_off: Callable[[str, str], Exception]
 
-    def share(self, *place: object) -> float:
-        text = " ".join(map(str, (self.seed, self.name, *place)))
-        return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
-
-    async def work(
-        self, asked: Asked, use: Callable[..., None], tool: Callable[..., Any], stop: type[Exception]
-    ) -> Any:
-        """Wait, use tools and tokens, then answer. Raises `stop`(code, message)."""
+    async def work(self, asked: Asked, context: Any) -> Any:
+        """Wait, use tools and tokens, then answer. Raises what a specialist may raise."""
         place = (asked.run, asked.task, asked.attempt, asked.key)
         low, high = self.delay_s
         if high > 0:
             await asyncio.sleep(low + (high - low) * self.share("delay", asked.execution, *place))
-        tokens = round(self.tokens * (self.overspend if self.share("overspend", *place) < 0.5 else 1.0))
-        use(input_tokens=tokens // 2, output_tokens=tokens - tokens // 2)
-        for name in self.uses:
-            await tool(name)
-        answer = self._answer(asked)
+        factor = self.overspend if self.share("overspend", *place) < 0.5 else 1.0
+        tokens = round(self.tokens * factor)
+        context.use(
+            input_tokens=tokens // 2, output_tokens=tokens - tokens // 2, micro_usd=round(self.micro_usd * factor)
+        )
+        for tool in self.uses:
+            await context.tool(tool)
         if self.share("failure", *place) < self.failure_rate:
-            answer = Fails(self.codes[int(self.share("code", *place) * len(self.codes))])
-        if isinstance(answer, Fails):
-            raise stop(answer.code, answer.message)
+            raise self.stop(self.codes[int(self.share("code", *place) * len(self.codes))], "scripted")
+        return await self._said(self._chosen(self.answers, asked), asked, context)
+
+    async def _said(self, answer: Any, asked: Asked, context: Any) -> Any:
+        match answer:
+            case Fails(code, message):
+                raise self.stop(code, message)
+            case Hands(to, reason):
+                raise self.hand_off(to, reason)
+            case Asks(question, schema, action, expires_s):
+                return await context.ask(question, schema, action=action, expires_s=expires_s)
         return answer
 
-    def _answer(self, asked: Asked) -> Any:
-        answer = self.answers
+    def bids(self, asked: Asked) -> Bid:
+        """What it would bid for an item."""
+        bid = self._chosen(self.bid, asked)
+        return bid if isinstance(bid, Bid) else Bid(**bid)
+
+    def _chosen(self, answer: Any, asked: Asked) -> Any:
+        """The answer to this call, out of what was given for all."""
         if callable(answer):
             answer = answer(dict(asked.input))
         if isinstance(answer, tuple):
             answer = answer[min(asked.attempt, len(answer)) - 1]
+        if isinstance(answer, OneOf):
+            share = self.share("answer", asked.run, asked.task, asked.attempt, asked.key)
+            return self._chosen(answer.answers[int(share * len(answer.answers))], asked)
         return answer
+
+    def share(self, *place: object) -> float:
+        """0 to 1, the same whenever it is drawn for the same place."""
+        text = " ".join(map(str, (self.seed, self.name, *place)))
+        return int.from_bytes(blake2b(text.encode(), digest_size=6).digest(), "big") / 2**48
+
+
+def scripted_tool(name: str) -> Callable[..., Any]:
+    """A tool of that name, which takes nothing and says that it was called."""
+
+    async def tool() -> str:
+        await asyncio.sleep(0)
+        return f"{name} was called"
+
+    tool.__name__ = tool.__qualname__ = name
+    return tool

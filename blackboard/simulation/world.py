@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from blackboard.board import Board
-from blackboard.client import Client
+from blackboard.client import BadInput, Client
 from blackboard.log import LogUnavailable, Message
 from blackboard.memory import MemoryBlobs, MemoryLog
 from blackboard.simulation.faults import FROM_OUTSIDE, Chance
@@ -216,7 +216,8 @@ class World:
         await taught.wait()
         await asyncio.sleep(goal.after_s)
         client = Client(self._board(process), goal.by)
-        await self._again(lambda: client.publish(goal.team, dict(goal.input), goal.run, goal.approve))
+        asked = partial(client.publish, goal.team, dict(goal.input), goal.run, goal.approve)
+        await self._again(lambda: asked(budget=goal.budget, deadline_s=goal.deadline_s))
         if goal.cancel_after_s is not None and not await self._over_within(goal.cancel_after_s):
             await self._again(lambda: client.cancel(goal.run, "no more"))
 
@@ -245,13 +246,21 @@ class World:
             task.cancel()
 
     async def _answer_one(self, person: Person, client: Client, run: str, event: dict[str, Any]) -> None:
+        try:
+            await self._say(person, client, run, event)
+        except BadInput as error:
+            self._happened.problems.append(f"{person.name} cannot answer {event['gate']!r} of run {run}: {error}")
+
+    async def _say(self, person: Person, client: Client, run: str, event: dict[str, Any]) -> None:
         gate, digest = event["gate"], event["digest"]
         if person.says == "nothing":
             return
         await asyncio.sleep(self._chance.between(*person.after_s, person.name, run, gate))
         if self._chance.share("mistaken", person.name, run, gate) < person.mistaken:
             await self._again(lambda: client.approve(run, gate, "0" * 64))
-        if person.says == "approve":
+        if person.says == "deny":
+            await self._again(lambda: client.deny(run, gate, digest, "not like that"))
+        elif event.get("schema") is None:
             await self._again(lambda: client.approve(run, gate, digest))
         else:
-            await self._again(lambda: client.deny(run, gate, digest, "not like that"))
+            await self._again(lambda: client.answer(run, gate, digest, person.value))
