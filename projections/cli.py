@@ -126,9 +126,9 @@ def approve(run: str, gate: str | None, digest: str | None, sure: bool, options:
 
     The approval is bound to the digest of exactly that; anything else is refused with the reason.
     """
-    from projections.cli_gates import answer_gate
+    from projections.cli_gates import approve_or_deny
 
-    options.run(answer_gate(options, run, gate, digest, True, sure, ""), role="client")
+    approve_or_deny(options, run, gate, digest, True, sure, "")
 
 
 @click.command(epilog=RUN_HELP)
@@ -139,9 +139,9 @@ def approve(run: str, gate: str | None, digest: str | None, sure: bool, options:
 def deny(run: str, gate: str | None, digest: str | None, sure: bool, reason: str, options: BoardOptions) -> None:
     """Show what RUN waits to do, or asks for, ask, and deny it. The run ends POLICY_BLOCKED, unless its playbook lets
     it go on without."""
-    from projections.cli_gates import answer_gate
+    from projections.cli_gates import approve_or_deny
 
-    options.run(answer_gate(options, run, gate, digest, False, sure, reason), role="client")
+    approve_or_deny(options, run, gate, digest, False, sure, reason)
 
 
 @click.command(epilog=RUN_HELP, context_settings={"ignore_unknown_options": True})
@@ -160,14 +160,14 @@ def answer(
     The answer must satisfy the schema of the question; what does not is named, and not sent.
     """
     from projections.cli_answer import STDIN, Source
-    from projections.cli_gates import answer_question
+    from projections.cli_gates import answer as answer_question
 
     if value is not None and file is not None:
         raise click.UsageError("give VALUE or --file, not both")
     if value and value != STDIN and value.startswith("-") and not value[1:2].isdecimal():
         raise click.UsageError(f"no such option: {value}; a text like that goes in as JSON, in quotes")
     source = Source(value, file, ask=not options.as_json)
-    options.run(answer_question(options, run, gate, digest, source), role="client")
+    answer_question(options, run, gate, digest, source)
 
 
 @click.command()

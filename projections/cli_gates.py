@@ -5,13 +5,15 @@ What is asked is shown before anything is appended (`cli_asked`). The answer cit
 the run made of it is read back.
 """
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Literal
 
 import click
+from msgspec import Struct
 
 from blackboard.board import Board, open_board
-from blackboard.client import Client
+from blackboard.client import BadInput, Client
 from blackboard.find import find_run
 from blackboard.options import USAGE, BoardOptions
 from projections.canonical import LATE_LIMIT, Gate, State
@@ -52,43 +54,71 @@ class Refused(Exception):
     exit_code = 1
 
 
-async def answer_gate(
-    options: BoardOptions, text: str, name: str | None, cited: str | None, approve: bool, sure: bool, reason: str
+class Asked(Struct, frozen=True):
+    """The gate that is meant. `vain`: why an answer to it would leave no trace, with the digest that it cites."""
+
+    run: str
+    name: str
+    gate: Gate
+    vain: Callable[[str], str]
+
+
+Append = Callable[[Client, str, str, str], Awaitable[int]]
+"""(client, run, gate, digest) -> the sequence of the answer."""
+
+
+def approve_or_deny(
+    options: BoardOptions, run: str, name: str | None, cited: str | None, approve: bool, sure: bool, reason: str
 ) -> None:
-    """Approve or deny. `cited` or `sure` answer without asking; `cited` must be the digest of the open gate."""
-    settings, verb = options.settings(), "approve" if approve else "deny"
+    """`cited` or `sure` answer without asking; `cited` must be the digest of the open gate."""
+    verb: Verb = "approve" if approve else "deny"
+    asked = options.run(_look(options, run, name, verb))
+    if not (cited or sure):
+        click.confirm(f"{verb} {asked.name} of {asked.run}?", abort=True, err=True)
+
+    def append(client: Client, run: str, gate: str, digest: str) -> Awaitable[int]:
+        return client.approve(run, gate, digest) if approve else client.deny(run, gate, digest, reason)
+
+    record = options.run(_send(options, asked, cited, append), role="client") | {"approved": approve}
+    done = "approved" if approve else "denied"
+    options.say(record, f"{asked.name} of {asked.run} is {done}, at sequence {record['seq']}")
+
+
+def answer(options: BoardOptions, run: str, name: str | None, cited: str | None, source: Source) -> None:
+    """Answer with a value that satisfies the schema of the gate; nothing else is appended."""
+    asked = options.run(_look(options, run, name, "answer"))
+    try:
+        said = read_answer(source, asked.gate.schema or {})
+    except BadInput as error:
+        options.fail(error)
+
+    def append(client: Client, run: str, gate: str, digest: str) -> Awaitable[int]:
+        return client.answer(run, gate, digest, said)
+
+    record = options.run(_send(options, asked, cited, append), role="client") | {"value": said}
+    told = f"answered with {value(said, ANSWER_SHOWN)}"
+    options.say(record, f"{asked.name} of {asked.run} is {told}, at sequence {record['seq']}")
+
+
+async def _look(options: BoardOptions, text: str, name: str | None, verb: Verb) -> Asked:
+    """Find the gate and show it. No connection is held while a person thinks about it."""
+    settings = options.settings()
     async with open_board(settings.nats, settings.board, name=verb) as board:
         run = await find_run(board, text)
-        state, gate_name, gate = await _find_gate(board, run, name, "approve" if approve else "deny", settings.name)
+        state, found, gate = await _find_gate(board, run, name, verb, settings.name)
         if not options.as_json:
-            await show_gate(board, run, gate_name, gate)
-        if not (cited or sure):
-            click.confirm(f"{verb} {gate_name} of {run}?", abort=True, err=True)
-        client, digest = Client(board, settings.name), cited or gate.digest
-        _require_record(state, gate_name, gate, digest, settings.name)
-        seq = await (client.approve(run, gate_name, digest) if approve else client.deny(run, gate_name, digest, reason))
-        await _read_back(board, run, gate_name, settings.name, seq)
-        record = {"run": run, "gate": gate_name, "digest": digest, "approved": approve, "seq": seq}
-        options.say(record, f"{gate_name} of {run} is {'approved' if approve else 'denied'}, at sequence {seq}")
+            await show_gate(board, run, found, gate)
+    return Asked(run, found, gate, partial(_vain, state, found, gate, settings.name))
 
 
-async def answer_question(
-    options: BoardOptions, text: str, name: str | None, cited: str | None, source: Source
-) -> None:
-    """Answer with a value that satisfies the schema of the gate; nothing else is appended."""
-    settings = options.settings()
+async def _send(options: BoardOptions, asked: Asked, cited: str | None, append: Append) -> dict[str, Any]:
+    settings, digest = options.settings(), cited or asked.gate.digest
+    if problem := asked.vain(digest):
+        raise Refused(f"not sent: {problem}")
     async with open_board(settings.nats, settings.board, name="answer") as board:
-        run = await find_run(board, text)
-        state, gate_name, gate = await _find_gate(board, run, name, "answer", settings.name)
-        if not options.as_json:
-            await show_gate(board, run, gate_name, gate)
-        said, digest = read_answer(source, gate.schema or {}), cited or gate.digest
-        _require_record(state, gate_name, gate, digest, settings.name)
-        seq = await Client(board, settings.name).answer(run, gate_name, digest, said)
-        await _read_back(board, run, gate_name, settings.name, seq)
-        record = {"run": run, "gate": gate_name, "digest": digest, "value": said, "seq": seq}
-        shown = value(said, ANSWER_SHOWN)
-        options.say(record, f"{gate_name} of {run} is answered with {shown}, at sequence {seq}")
+        seq = await append(Client(board, settings.name), asked.run, asked.name, digest)
+        await _read_back(board, asked.run, asked.name, settings.name, seq)
+    return {"run": asked.run, "gate": asked.name, "digest": digest, "seq": seq}
 
 
 # --- before -----------------------------------------------------------------------------------------------------------
@@ -135,17 +165,14 @@ def _other_verb(run: str, name: str, gate: Gate) -> str:
     return f"gate {name} of run {run} {what}: use `blackboard {answering(run, name, gate)}`"
 
 
-def _require_record(state: State, name: str, gate: Gate, digest: str, author: str) -> None:
-    """A run does not record what a muted author says in vain, so nobody could wait for its reason: it is given here."""
+def _vain(state: State, name: str, gate: Gate, author: str, digest: str) -> str:
+    """Why the run would not take an answer that it would not record either: then nobody could wait for its reason."""
     if not is_muted(state, author):
-        return
+        return ""
     problem = f"gate {name} has another digest" if digest != gate.digest else ""
     if name not in state.open_gates:
-        problem = f"gate {name} is {answered(state, name)} already"
-    if state.end:
-        problem = "the run has ended"
-    if problem:
-        raise Refused(f"not sent: {problem}, and {_muted(state.run, author)}")
+        problem = "the run has ended" if state.end else f"gate {name} is {answered(state, name)} already"
+    return f"{problem}, and {_muted(state.run, author)}" if problem else ""
 
 
 def _muted(run: str, author: str) -> str:

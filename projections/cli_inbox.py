@@ -109,7 +109,7 @@ class Inbox:
         before = self._asking.get(state.run)
         for name in before.state.open_gates if before else ():
             if name not in state.open_gates:
-                how = f"the run is {state.end}" if state.end else answered(state, name)
+                how = f"the run is {state.end}" if state.end and state.gates[name].open else answered(state, name)
                 self.closed.append((state.run, name, how))
         if state.open_gates:
             self._asking[state.run] = folded

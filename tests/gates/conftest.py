@@ -1,6 +1,6 @@
 """Boards and processes as for end-to-end tests, and the licences team with one small environment."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -11,8 +11,9 @@ from projections.canonical import Gate
 from tests.end_to_end.conftest import shared, start, there
 from tests.end_to_end.environments import make_environment
 from tests.end_to_end.support import Start, offered, run_until
+from tests.gates.desk import Person, at_work
 
-__all__ = ["asked", "audit", "environment", "shared", "start", "there"]
+__all__ = ["ann", "asked", "audit", "bob", "carol", "environment", "pat", "shared", "start", "there"]
 
 REPORT = ("sbom.cdx.json", "licences.md")
 
@@ -45,3 +46,25 @@ async def asked(board: Board, run: str) -> Gate:
     folded = await run_until(board, run, lambda state: state.end or state.phase == "NEEDS_INPUT")
     assert not folded.state.end, folded.state.reason
     return folded.state.gates["write"]
+
+
+@pytest.fixture
+async def pat(shared: Board) -> AsyncIterator[Client]:
+    """Publishes for the teams of `desk`, whose runs go on while the test does."""
+    async with at_work(shared) as client:
+        yield client
+
+
+@pytest.fixture
+def ann(there: list[str]) -> Person:
+    return Person("ann", there)
+
+
+@pytest.fixture
+def bob(there: list[str]) -> Person:
+    return Person("bob", there)
+
+
+@pytest.fixture
+def carol(there: list[str]) -> Person:
+    return Person("carol", there)

@@ -2,8 +2,8 @@
 command as a person calls it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from click.testing import CliRunner
@@ -11,15 +11,13 @@ from click.testing import CliRunner
 from blackboard.board import Board
 from blackboard.cli import cli
 from blackboard.client import Client
-from blackboard.queue import QueueGone
-from schemas.contracts import Contract
-from schemas.events import Claim
-from schemas.inputs import Ended, Observation, Question, ToolCalled
-from schemas.playbooks import Playbook
-from schemas.tasks import Task, decode_task
-from schemas.usage import Usage
-from supervisor.service import Supervisor
+from projections.canonical import State
+from schemas.inputs import Question
+from schemas.tasks import Task
+from tests.end_to_end.support import run_until
+from tests.projections import scripted
 from tests.projections.called import Call
+from tests.projections.scripted import Scripted, done
 
 RISK = {"type": "object", "properties": {"risk": {"enum": ["low", "high"]}}, "required": ["risk"]}
 TEAMS: list[dict[str, Any]] = [
@@ -37,6 +35,11 @@ TEAMS: list[dict[str, Any]] = [
         "team": "named",
         "steps": [{"id": "name", "question": {"ask": "whose?", "answer": {"type": "string", "minLength": 2}}}],
         "returns": {"name": "facts.name"},
+    },
+    {
+        "team": "agreed",
+        "steps": [{"id": "agree", "question": {"ask": "is it so?", "answer": {"type": "boolean"}}}],
+        "returns": {"agree": "facts.agree"},
     },
     {
         "team": "signed",
@@ -61,13 +64,6 @@ TEAMS: list[dict[str, Any]] = [
         "on_loop": "ask",
     },
 ]
-
-Answering = Callable[[Task], Sequence[dict[str, Any]]]
-"""What a specialist says of a task: observations as fields, the last one its end."""
-
-
-def done(task: Task, value: Any) -> dict[str, Any]:
-    return {"claims": tuple(Claim(item.key, value) for item in task.items)}
 
 
 def write(task: Task) -> list[dict[str, Any]]:
@@ -95,48 +91,21 @@ def fetch(task: Task) -> list[dict[str, Any]]:
     return [called, called, called, done(task, "fetched")]
 
 
-SPECIALISTS: dict[str, Answering] = {"write": write, "dig": dig, "send": send, "fetch": fetch}
+SPECIALISTS = {
+    name: Scripted(says, {"offers": [name]})
+    for name, says in {"write": write, "dig": dig, "send": send, "fetch": fetch}.items()
+}
 
 
-@asynccontextmanager
-async def at_work(board: Board, teams: Sequence[dict[str, Any]] = TEAMS) -> AsyncIterator[Client]:
+def at_work(board: Board) -> AbstractAsyncContextManager[Client]:
     """A supervisor, and a specialist for each capability under its name; the client of who publishes."""
-    client, stop = Client(board, "pat"), asyncio.Event()
-    for name in SPECIALISTS:
-        await client.offer(Contract(specialist=name, offers=[name], backoff_s=0))
-    for team in teams:
-        await client.teach(Playbook.model_validate(team))
-    await board.queue.ensure(list(SPECIALISTS))
-    working = [asyncio.create_task(_work(board, name, stop)) for name in SPECIALISTS]
-    working.append(asyncio.create_task(Supervisor(board, mend_s=0.2).run(stop)))
-    try:
-        yield client
-    finally:
-        stop.set()
-        await asyncio.gather(*working)
+    return scripted.at_work(board, SPECIALISTS, TEAMS)
 
 
-async def _work(board: Board, name: str, stop: asyncio.Event) -> None:
-    client = Client(board, name)
-    while not stop.is_set():
-        try:
-            delivery = await board.queue.pull(name, 0.05)
-        except QueueGone:
-            await asyncio.sleep(0.01)
-            continue
-        if delivery is None:
-            continue
-        task = decode_task(delivery.data)
-        for said in SPECIALISTS[name](task):
-            await client.observe(task.run, _observation(task, name, said))
-        await delivery.ack()
-
-
-def _observation(task: Task, name: str, said: dict[str, Any]) -> Observation:
-    shared = {"task": task.task, "attempt": task.attempt, "execution": f"{name}-{task.task}-{task.attempt}"}
-    if "tool" in said:
-        return ToolCalled(**shared, **said)
-    return Ended(**shared, **{"usage": Usage(input_tokens=10)} | said)
+async def asks(board: Board, client: Client, team: str, run: str) -> State:
+    """The run, once it waits for a person."""
+    await client.publish(team, {}, run)
+    return (await run_until(board, run, lambda state: state.end or state.phase == "NEEDS_INPUT")).state
 
 
 class Person:

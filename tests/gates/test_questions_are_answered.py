@@ -1,43 +1,19 @@
 """`blackboard answer`: what a person gives is checked before it is sent, and becomes the fact."""
 
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from blackboard.board import Board
 from blackboard.client import Client
-from projections.canonical import State
 from schemas import events as e
 from schemas.playbooks import Playbook
 from tests.end_to_end.support import ended, events_of, run_until, verdict_on
-from tests.gates.desk import Person, at_work
+from tests.gates.desk import Person, asks
 
 ESCAPE = "\x1b[2J"
-
-
-@pytest.fixture
-async def pat(shared: Board) -> AsyncIterator[Client]:
-    """Publishes; runs go on while the test does."""
-    async with at_work(shared) as client:
-        yield client
-
-
-@pytest.fixture
-def ann(there: list[str]) -> Person:
-    return Person("ann", there)
-
-
-@pytest.fixture
-def carol(there: list[str]) -> Person:
-    return Person("carol", there)
-
-
-async def asks(board: Board, client: Client, team: str, run: str) -> State:
-    """The run, once it waits for a person."""
-    await client.publish(team, {}, run)
-    return (await run_until(board, run, lambda state: state.end or state.phase == "NEEDS_INPUT")).state
 
 
 # --- taken ------------------------------------------------------------------------------------------------------------
