@@ -4,7 +4,6 @@ import asyncio
 import logging
 import signal
 import sys
-from contextlib import redirect_stdout
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -12,14 +11,8 @@ import click
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
-    from schemas.inputs import Ended
-    from specialists.context import LocalContext
     from specialists.loading import Loaded
-    from specialists.specialist import Specialist
     from specialists.worker import WorkerEvent
-
-STOPPED, BLOCKED = 4, 5
-"""Exit codes of a specialist that ended without a value: docs/protocol.md."""
 
 
 @click.command()
@@ -75,6 +68,8 @@ async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: floa
 
 
 def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list[str]]) -> None:
+    from msgspec import to_builtins
+
     from specialists.worker import Begun, Offered
 
     if isinstance(event, Offered):
@@ -91,8 +86,10 @@ def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list
         if options.as_json:
             options.say(record)
         return
-    record |= {"event": event.how, "code": event.code, "message": event.message, "latency_ms": event.latency_ms}
-    outcome = f"{event.code}: {event.message}" if event.code else "done" if event.how == "stored" else event.how
+    record |= {"event": event.how, "code": event.code, "message": event.message, "to": event.to}
+    record |= {"latency_ms": event.latency_ms, "usage": to_builtins(event.usage)}
+    code = f"{event.code} to {event.to}" if event.to else event.code
+    outcome = f"{code}: {event.message}" if code else "done" if event.how == "stored" else event.how
     task = f"{event.key.specialist}  {event.key.run}/{event.key.task} attempt {event.key.attempt}"
     options.say(record, f"{task}  {outcome}  {event.latency_ms} ms")
 
@@ -120,79 +117,19 @@ async def _detach(name: str, options: BoardOptions) -> None:
     options.say({"specialist": name, "withdrawn": seq}, f"{name} is withdrawn; stop its workers when they are idle")
 
 
-_ANY = {"type": ["string", "number"]}
-"""The schema of a fact: JSON where it is JSON, else the word itself."""
-
-
 @click.command("try")
 @click.argument("target")
 @click.argument("words", nargs=-1, metavar="INPUT...")
 @click.option("--fact", "facts", multiple=True, metavar="KEY=VALUE", help="A fact that it may read; JSON or a word.")
+@click.option("--bid", is_flag=True, help="Ask what it would bid for the work, instead of doing it.")
 @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")
-def try_(target: str, words: tuple[str, ...], facts: tuple[str, ...], as_json: bool) -> None:
+def try_(target: str, words: tuple[str, ...], facts: tuple[str, ...], bid: bool, as_json: bool) -> None:
     """Run the specialist TARGET on one input, with no board.
 
-    TARGET is ./file.py:name or package.module:name. INPUT is JSON, @file, or key=value ...
-    Exit code 4 when it stops without a value, 5 when it was not allowed what it wanted.
+    TARGET is ./file.py:name or package.module:name. INPUT is JSON, @file, or key=value ... What it asks is asked here,
+    on a terminal. Exit code 4 when it stops without a value, 5 when it was not allowed what it wanted, 7 when it asks
+    and nobody is there.
     """
-    from blackboard.client import BadInput
-    from specialists.loading import LoadError
-    from specialists.signature import BadSpecialist
+    from specialists.cli_try import try_specialist
 
-    options = BoardOptions(as_json=as_json)
-    try:
-        with redirect_stdout(sys.stderr):  # what the specialist prints is no result of ours
-            chosen, context = _prepare(target, words, facts)
-            ended = options.run(_try(chosen, context))
-    except (BadInput, BadSpecialist, LoadError) as error:
-        options.fail(error)
-    _say_end(options, ended, context)
-    sys.exit(0 if not ended.code else BLOCKED if ended.code == "POLICY_BLOCKED" else STOPPED)
-
-
-def _prepare(target: str, words: tuple[str, ...], facts: tuple[str, ...]) -> "tuple[Specialist, LocalContext]":
-    """Raises LoadError, BadSpecialist, BadInput."""
-    from blackboard.arguments import goal_input
-    from specialists.context import LocalContext
-    from specialists.loading import load_specialist
-
-    chosen = load_specialist(target).fresh()
-    whole = words[0] if words and words[0][:1] in ("@", "{", "[") else None
-    given = goal_input(words[1:] if whole else words, whole, chosen.signature.input_schema)
-    known = goal_input(facts, None, {"properties": {fact.partition("=")[0]: _ANY for fact in facts}})
-    return chosen, LocalContext(chosen, known, input=given)
-
-
-async def _try(chosen: "Specialist", context: "LocalContext") -> "Ended":
-    from specialists.execution import Execution
-
-    ended = await Execution(chosen, context).run()
-    assert ended is not None, "nobody interrupts it"
-    return ended
-
-
-def _say_end(options: BoardOptions, ended: "Ended", context: "LocalContext") -> None:
-    import json
-
-    from msgspec import to_builtins
-
-    from schemas.inputs import ToolCalled
-
-    calls = [one for one in (*context.observations, *context.unrecorded) if isinstance(one, ToolCalled)]
-    claim = ended.claims[0] if ended.claims else None
-    usage = {name: getattr(ended.usage, name) for name in ("input_tokens", "output_tokens", "tool_calls")}
-    record: dict[str, Any] = {
-        "value": claim.value if claim else None,
-        "confidence": claim.confidence if claim else None,
-        "code": ended.code,
-        "message": ended.message,
-        "usage": usage,
-        "tools": [{**to_builtins(one), "code": one.code} for one in calls],
-    }
-    lines = [json.dumps(claim.value, indent=2, ensure_ascii=False)] if claim else [f"{ended.code}: {ended.message}"]
-    if claim and claim.confidence is not None:
-        lines.append(f"confidence {claim.confidence:g}")
-    lines += [f"tool {one.tool}: {one.code or 'ok'}  {one.duration_ms} ms" for one in calls]
-    if used := "  ".join(f"{name} {count}" for name, count in usage.items() if count):
-        lines.append(used)
-    options.say(record, "\n".join(lines))
+    sys.exit(try_specialist(BoardOptions(as_json=as_json), target, words, facts, bid))

@@ -249,6 +249,7 @@ class LocalContext(WorkContext):
         blobs: Blobs | None = None,
         answers: Mapping[str, Any] | None = None,
         kind: Literal["work", "bid", "reconcile"] = "work",
+        attempt: int = 1,
     ) -> None:
         self.observations: list[Observation] = []
         self._said = dict(answers or {})
@@ -257,7 +258,7 @@ class LocalContext(WorkContext):
             log="",
             run="local",
             task="try",
-            attempt=1,
+            attempt=attempt,
             specialist=specialist.name if specialist else "local",
             contract=0,
             items=(Item("value", input or {}),),

@@ -74,7 +74,7 @@ class Begun:
 @dataclass(frozen=True)
 class Finished:
     """A task is out of the worker's hands. `how`: its end is stored, the run has no use for it any more, or another
-    worker will have it. `code` is empty where the end holds values."""
+    worker will have it. `code` is empty where the end holds values; `to` is whom the task was handed to."""
 
     key: TaskKey
     execution: str
@@ -83,6 +83,7 @@ class Finished:
     message: str
     latency_ms: int
     usage: Usage
+    to: str = ""
 
 
 WorkerEvent = Offered | Begun | Finished
@@ -327,7 +328,7 @@ class Worker:
         code, message = (ended.code, ended.message) if ended else ("", "")
         usage = ended.usage if ended else job.execution.context.usage  # a thread that goes on may still book
         latency_ms = job.latency_ms()
-        self._tell(Finished(job.key, job.id, how, code, message, latency_ms, usage))
+        self._tell(Finished(job.key, job.id, how, code, message, latency_ms, usage, ended.to if ended else ""))
         said |= end_of_execution(usage, code, how)
         tokens = usage.input_tokens + usage.output_tokens
         extra = {"latency_ms": latency_ms, "tokens": tokens, "micro_usd": usage.micro_usd, "code": code}

@@ -97,7 +97,7 @@ def test_try_says_value_confidence_usage_and_tools(file: str, words: list[str]) 
     record = json.loads(shown.stdout)
     assert record["value"] == {"word": "abababab", "confidence": 0.5}
     assert (record["confidence"], record["code"]) == (0.5, "")
-    assert record["usage"] == {"input_tokens": 5, "output_tokens": 0, "tool_calls": 1}
+    assert record["usage"] == {"input_tokens": 5, "output_tokens": 0, "tool_calls": 1, "micro_usd": 0}
     assert [(call["tool"], call["code"]) for call in record["tools"]] == [("double", "")]
 
 
