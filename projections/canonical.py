@@ -6,6 +6,7 @@ Pure. Everything here is deterministic, immutable data, which `evolve` folds fro
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from schemas import events as e
 from schemas.steps import PlanStep, Voice
@@ -261,6 +262,20 @@ class State(Struct, frozen=True, omit_defaults=True):
 
 def initial(log: str, run: str) -> State:
     return State(log=log, run=run)
+
+
+def as_first_rules(state: State) -> State:
+    """The state without what runs have only remembered since version 2 of the rules: what supervisors held of runs that
+    version 1 decided, so that their digests stay what they were."""
+    unset = initial(state.log, state.run)
+    later = ("budget", "reserved", "charged", "overrun")
+    return replace(
+        state,
+        tasks={name: replace(task, open=(), ended=0) for name, task in state.tasks.items()},
+        steps={name: replace(step, at=0) for name, step in state.steps.items()},
+        gates={name: replace(gate, opened=0, expires_ms=0) for name, gate in state.gates.items()},
+        **{name: getattr(unset, name) for name in later},
+    )
 
 
 def task_id(step: str, state: StepState, index: int) -> str:

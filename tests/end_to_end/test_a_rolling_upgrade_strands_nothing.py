@@ -12,6 +12,7 @@ import pytest
 from blackboard.board import Board
 from blackboard.client import Client
 from schemas import events as e
+from supervisor.decide import RULES
 from tests.end_to_end import teams
 from tests.end_to_end.support import (
     ROOT,
@@ -28,11 +29,11 @@ from tests.end_to_end.support import (
 )
 
 RUNS = 10
-NEWER = """
+NEWER = f"""
 import sys
 from supervisor import decide
 
-decide.RULES, decide.KNOWN_RULES = 2, frozenset({1, 2})
+decide.RULES, decide.KNOWN_RULES = {RULES + 1}, frozenset({{{RULES}, {RULES + 1}}})
 from blackboard.cli import main
 
 main()
@@ -87,7 +88,7 @@ async def test_runs_in_flight_go_on_and_say_who_decided(
     await newer.says("took over")
     os.kill(older.pid, signal.SIGSTOP)  # so that the newer one certainly gets a word in
     start("attach", team, *there)
-    await run_until(shared, runs[0], lambda state: state.rules == 2)
+    await run_until(shared, runs[0], lambda state: state.rules == RULES + 1)
     os.kill(older.pid, signal.SIGCONT)
     runs.append(await client.publish("squares", {"numbers": [1, 2]}, "later"))
     await older.says("is left alone from input")
@@ -98,13 +99,13 @@ async def test_runs_in_flight_go_on_and_say_who_decided(
     changed, left = 0, 0
     for run in runs:
         changes = [event for event in await events_of(shared, run) if isinstance(event, e.RulesChanged)]
-        assert [event.rules for event in changes] in ([], [2])
+        assert [event.rules for event in changes] in ([], [RULES + 1])
         changed += len(changes)
         if f"run {run} is left alone from input" in older.said:
             left += 1
             folded, _ = await history_of(shared, run)
-            assert folded.state.rules == 2
-            assert f"run {run} is decided by rules 2, this supervisor has 1" in older.said
+            assert folded.state.rules == RULES + 1
+            assert f"run {run} is decided by rules {RULES + 1}, this supervisor has {RULES}" in older.said
     print(f"{changed} of {len(runs)} runs changed hands in flight, {left} were left alone by the older supervisor")
     assert changed
     assert left
@@ -112,7 +113,7 @@ async def test_runs_in_flight_go_on_and_say_who_decided(
 
     known = await call_python(f"import sys; sys.argv = ['blackboard', *{['replay', '--all', *there]!r}]\n{NEWER}")
     assert known.code == 0, known
-    assert known.out.count("rules 1, 2") == changed
+    assert known.out.count(f"rules {RULES}, {RULES + 1}") == changed
     unknown = await call("replay", "--all", *there)
     assert unknown.code == 1
-    assert "cannot be decided again: rules 2 decided it, and this release knows 1" in unknown.out
+    assert f"cannot be decided again: rules {RULES + 1} decided it, and this release knows {RULES}" in unknown.out

@@ -61,11 +61,10 @@ class Recording(Table):
 
     async def decided(self) -> None:
         """All that is on the log now is decided; one more goal makes the log say so."""
-        await self.say(goal({}, team="unknown", run="last", by="ann"))
-        head = await self.log.head()
+        (seq,) = await self.say(goal({}, team="unknown", run="last", by="ann"))
 
         async def there() -> bool:
-            return (await self.run("_board")).cursor >= head
+            return (await self.run("_board")).cursor >= seq
 
         await self.until(there)
 

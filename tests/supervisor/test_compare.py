@@ -11,11 +11,13 @@ from schemas import events as e
 from schemas.codec import chain_next, decode_event, decode_facts, encode, encode_facts, sha256
 from supervisor import decide as deciding
 from supervisor.compare import Divergence, Equal, NotDecidable, Verdict, compare
+from supervisor.decide import RULES
 from tests.supervisor.scenario import LOG, RUN, Said, ended, goal, offer, step, teach
 from tests.supervisor.table import board_in_memory
 
 TEAM = (offer("w", "work"), teach(step("a"), step("b", needs=["a"]), returns={"b": "facts.b"}))
 INPUTS = (*TEAM, goal(), ended("a", {"a": 1}), ended("b", {"b": 2}))
+THESE, NEXT = RULES, RULES + 1
 
 
 async def recorded(*said: Said, rules: int | None = None) -> list[Message]:
@@ -55,7 +57,7 @@ def only(verdicts: dict[str, Verdict]) -> Verdict:
 async def test_record_that_nobody_changed() -> None:
     verdict = only(compare(LOG, await recorded(*INPUTS)))
     assert isinstance(verdict, Equal)
-    assert (verdict.run, verdict.version, verdict.rules, verdict.inputs, verdict.waiting) == (RUN, 11, (1,), 3, 0)
+    assert (verdict.run, verdict.version, verdict.rules, verdict.inputs, verdict.waiting) == (RUN, 11, (THESE,), 3, 0)
 
 
 @pytest.mark.parametrize(
@@ -201,37 +203,40 @@ async def test_inputs_that_no_supervisor_has_seen_yet() -> None:
 
 
 async def test_run_by_newer_rules_alone() -> None:
-    messages = await recorded(*INPUTS, rules=2)
+    messages = await recorded(*INPUTS, rules=NEXT)
     verdict = only(compare(LOG, messages))
-    assert verdict == NotDecidable(RUN, 1, "rules 2 decided it, and this release knows 1")
-    verdict = only(compare(LOG, messages, known={1, 2}))
+    assert verdict == NotDecidable(RUN, 1, f"rules {NEXT} decided it, and this release knows {THESE}")
+    verdict = only(compare(LOG, messages, known={THESE, NEXT}))
     assert isinstance(verdict, Equal)
-    assert verdict.rules == (2,)
+    assert verdict.rules == (NEXT,)
 
 
 async def test_run_that_newer_rules_took_over() -> None:
     """Each input is decided by the rules that the record says decided it."""
     async with board_in_memory(*TEAM) as table:
-        older = table.supervise(rules=1)
+        older = table.supervise(rules=THESE)
         await table.say(goal(), goal(run="r2"))
         await older.reached(4)
         await older.kill()
-        newer = table.supervise(rules=2)
+        newer = table.supervise(rules=NEXT)
         await table.say(*INPUTS[3:])
         await table.ended(RUN)
         await newer.kill()
         messages = await table.messages()
-    verdicts = compare(LOG, messages, known={1, 2})
-    assert {run: isinstance(one, Equal) and one.rules for run, one in verdicts.items()} == {RUN: (1, 2), "r2": (1,)}
+    verdicts = compare(LOG, messages, known={THESE, NEXT})
+    assert {run: isinstance(one, Equal) and one.rules for run, one in verdicts.items()} == {
+        RUN: (THESE, NEXT),
+        "r2": (THESE,),
+    }
     verdicts = compare(LOG, messages)
     assert isinstance(verdicts["r2"], Equal)
-    assert verdicts[RUN] == NotDecidable(RUN, 5, "rules 2 decided it, and this release knows 1")
+    assert verdicts[RUN] == NotDecidable(RUN, 5, f"rules {NEXT} decided it, and this release knows {THESE}")
 
 
 async def test_later_release_decides_what_an_earlier_one_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own version is 2; what version 1 decided is decided by version 1 again."""
+    """What the version before decided is decided by that version again."""
     messages = await recorded(*INPUTS)
-    monkeypatch.setattr(deciding, "RULES", 2)
-    verdict = only(compare(LOG, messages, known={1, 2}))
+    monkeypatch.setattr(deciding, "RULES", NEXT)
+    verdict = only(compare(LOG, messages, known={THESE, NEXT}))
     assert isinstance(verdict, Equal)
-    assert verdict.rules == (1,)
+    assert verdict.rules == (THESE,)

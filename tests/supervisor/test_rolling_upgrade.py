@@ -14,6 +14,7 @@ from schemas.codec import decode_event, decode_facts
 from schemas.subjects import BOARD_RUN
 from schemas.tasks import Item, Task
 from supervisor.compare import Equal, NotDecidable, compare
+from supervisor.decide import RULES
 from tests.supervisor.scenario import Said, offer, step, teach
 from tests.supervisor.table import Table, board_in_memory
 
@@ -32,7 +33,8 @@ TEAM: tuple[Said, ...] = (
     ),
 )
 RUNS = 12
-BOTH = {1, 2}
+OLDER, NEWER = RULES, RULES + 1
+BOTH, BOTH_IN_TURN = {OLDER, NEWER}, (OLDER, NEWER)
 
 
 def work(task: Task, item: Item) -> Any:
@@ -62,13 +64,13 @@ async def test_newer_supervisor_takes_over_while_the_older_one_lives(
 ) -> None:
     caplog.set_level(logging.ERROR)
     async with board_in_memory(*TEAM) as table:
-        older = table.supervise(rules=1, name="older")
+        older = table.supervise(rules=OLDER, name="older")
         runs = await publish(table, range(RUNS // 2))
-        newer = None if late else table.supervise(rules=2, name="newer")
+        newer = None if late else table.supervise(rules=NEWER, name="newer")
         table.work("w", work)
         if late:
             await table.ended("flat-0")
-            newer = table.supervise(rules=2, name="newer")
+            newer = table.supervise(rules=NEWER, name="newer")
         assert newer is not None
         runs += await publish(table, range(RUNS // 2, RUNS))
         outcomes = {run: outcome_digest(one.state) for run, one in zip(runs, await table.ended(*runs), strict=True)}
@@ -78,14 +80,14 @@ async def test_newer_supervisor_takes_over_while_the_older_one_lives(
         rules = await by_rules(table)
         kinds = Counter(rules.values())
         print(f"decided by rules: {dict(kinds)}; left alone by the older one: {len(older.supervisor.committer.left)}")
-        assert set(kinds) <= {(1,), (1, 2), (2,)}
-        assert kinds[1, 2] + kinds[(2,)]
+        assert set(kinds) <= {(OLDER,), BOTH_IN_TURN, (NEWER,)}
+        assert kinds[BOTH_IN_TURN] + kinds[(NEWER,)]
         left = older.supervisor.committer.left
         assert left
-        assert set(left) <= {run for run, versions in rules.items() if 2 in versions}
+        assert set(left) <= {run for run, versions in rules.items() if NEWER in versions}
         said = [record for record in caplog.records if "is left alone from input" in record.getMessage()]
         assert {record.__dict__["run"] for record in said} == set(left)
-        assert all("rules 2, this supervisor has 1" in record.getMessage() for record in said)
+        assert all(f"rules {NEWER}, this supervisor has {OLDER}" in record.getMessage() for record in said)
 
         assert older.supervisor.floor == min(left.values()) - 1
         assert newer.supervisor.committer.left == {}
@@ -97,8 +99,8 @@ async def test_newer_supervisor_takes_over_while_the_older_one_lives(
 
 async def test_older_supervisor_writes_nothing_after_the_change_of_rules() -> None:
     async with board_in_memory(*TEAM) as table:
-        table.supervise(rules=1, name="older")
-        table.supervise(rules=2, name="newer")
+        table.supervise(rules=OLDER, name="older")
+        table.supervise(rules=NEWER, name="newer")
         table.work("w", work)
         runs = await publish(table, range(RUNS))
         await table.ended(*runs)
@@ -110,52 +112,52 @@ async def test_older_supervisor_writes_nothing_after_the_change_of_rules() -> No
                     if isinstance(event, e.RunOpened | e.RulesChanged):
                         assert event.rules > version, "rules only rise"
                         version = event.rules
-                assert (message.headers or {})["writer"] == {1: "older", 2: "newer"}[version]
+                assert (message.headers or {})["writer"] == {OLDER: "older", NEWER: "newer"}[version]
 
 
 async def test_newer_supervisor_is_gone_again_and_comes_back() -> None:
     """What newer rules have begun waits for them; what they have not touched goes on by the older ones."""
     async with board_in_memory(*TEAM) as table:
-        newer = table.supervise(rules=2)
+        newer = table.supervise(rules=NEWER)
         first = await publish(table, range(2))
         await newer.reached(await table.log.head())
         await newer.kill()
-        older = table.supervise(rules=1)
+        older = table.supervise(rules=OLDER)
         table.work("w", work)
         second = await publish(table, range(2, 4))
         await table.ended(*second)
         assert [bool((await table.run(run)).state.end) for run in first] == [False] * len(first)
-        table.supervise(rules=2)
+        table.supervise(rules=NEWER)
         await table.ended(*first)
         rules = await by_rules(table)
-        assert {rules[run] for run in first} == {(2,)}
-        assert {rules[run] for run in second} == {(1,)}
+        assert {rules[run] for run in first} == {(NEWER,)}
+        assert {rules[run] for run in second} == {(OLDER,)}
         assert set(older.supervisor.committer.left) >= set(first)
 
 
 async def test_release_that_knows_only_the_older_rules_says_so_of_each_run() -> None:
     async with board_in_memory(*TEAM) as table:
-        table.supervise(rules=1)
-        table.supervise(rules=2)
+        table.supervise(rules=OLDER)
+        table.supervise(rules=NEWER)
         table.work("w", work)
         await table.ended(*await publish(table, range(RUNS)))
         rules = await by_rules(table)
         verdicts = compare(table.log.id, await table.messages(), floor=await settled(table))
         for run, versions in rules.items():
             verdict = verdicts[run]
-            if 2 in versions:
+            if NEWER in versions:
                 assert isinstance(verdict, NotDecidable)
-                assert verdict.reason == "rules 2 decided it, and this release knows 1"
+                assert verdict.reason == f"rules {NEWER} decided it, and this release knows {OLDER}"
                 assert verdict.version == await changed_at(table, run)
             else:
                 assert isinstance(verdict, Equal)
 
 
 async def changed_at(table: Table, run: str) -> int:
-    """The number of the first event by rules 2."""
+    """The number of the first event by the newer rules."""
     events = await table.events(run)
     return next(
         number
         for number, event in enumerate(events, 1)
-        if isinstance(event, e.RunOpened | e.RulesChanged) and event.rules == 2
+        if isinstance(event, e.RunOpened | e.RulesChanged) and event.rules == NEWER
     )
