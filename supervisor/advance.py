@@ -20,7 +20,7 @@ from supervisor.draft import Draft
 from supervisor.facts import decided, lack
 from supervisor.loops import is_asking
 from supervisor.policy import awaited, chosen
-from supervisor.reasons import nobody_chosen, nothing_computed, skipped
+from supervisor.reasons import for_want_of_facts, missing, nobody_chosen, nothing_computed, skipped
 
 DEADLINE = "run.deadline"
 """The timer of the run as a whole."""
@@ -68,15 +68,19 @@ def _next_ready(draft: Draft, tried: set[str]) -> PlanStep | None:
 
 def _expand(draft: Draft, step: PlanStep) -> None:
     """A step whose needs are decided becomes tasks or facts, is skipped, or waits: for somebody who offers what it asks
-    for, or for a person."""
-    work = draft.work(step)
-    if step.when and not truth(work.holds()):
-        draft.emit(e.StepSkipped, step=step.id, reason=skipped(draft.state, step))
-    elif not (problem := _too_much(draft, step, work)):
-        _check_keys(draft, step, work)
-        _begin(draft, step, work)
-    else:
-        draft.end("FAILED", "BUDGET_EXCEEDED", problem)
+    for, or for a person. One whose expressions cannot be evaluated ends the run."""
+    try:
+        work = draft.work(step)
+        if step.when and not truth(work.holds()):
+            draft.emit(e.StepSkipped, step=step.id, reason=skipped(draft.state, step))
+        elif problem := _too_much(step, work):
+            draft.end("FAILED", "BUDGET_EXCEEDED", problem)
+        elif problem := _taken(draft, step, work):
+            draft.fail("INVALID_INPUT", problem)
+        else:
+            _begin(draft, step, work)
+    except BadExpression as error:
+        draft.fail(*for_want_of_facts(draft.state, step, "INVALID_INPUT", str(error)))
 
 
 def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
@@ -129,7 +133,7 @@ def _groups(step: PlanStep, work: Work) -> int:
     return -(-len(work) // _per_task(step, work))
 
 
-def _too_much(draft: Draft, step: PlanStep, work: Work) -> str:
+def _too_much(step: PlanStep, work: Work) -> str:
     """Why a step has more items than a run can have, else an empty text."""
     per_task = len(work) if step.value else _per_task(step, work)
     if per_task > ITEMS_LIMIT:
@@ -137,15 +141,16 @@ def _too_much(draft: Draft, step: PlanStep, work: Work) -> str:
     return ""
 
 
-def _check_keys(draft: Draft, step: PlanStep, work: Work) -> None:
-    """Raises BadExpression where keys of the step are taken."""
+def _taken(draft: Draft, step: PlanStep, work: Work) -> str:
+    """Why the keys of a step cannot be its own, else an empty text."""
     keys, state = work.keys(), draft.state
     taken = sorted(key for key in keys if key in state.facts or key in state.missing)
     if taken and not step.replaces:
-        raise BadExpression(f"step {step.id!r} names the key {taken[0]!r}, which another step has decided")
+        return f"step {step.id!r} names the key {taken[0]!r}, which another step has decided"
     if len(set(keys)) < len(keys):
         twice = min(key for key, count in Counter(keys).items() if count > 1)
-        raise BadExpression(f"step {step.id!r} names a key twice: {twice!r}")
+        return f"step {step.id!r} names a key twice: {twice!r}"
+    return ""
 
 
 def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
@@ -158,7 +163,7 @@ def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
         try:
             value = work.value(index)
         except BadExpression as error:
-            lack(draft, step, key, "INVALID_INPUT", str(error))
+            lack(draft, step, key, *for_want_of_facts(draft.state, step, "INVALID_INPUT", str(error)))
             continue
         if value is None:
             lack(draft, step, key, *nothing_computed(draft.state, step))
@@ -222,9 +227,14 @@ def _finish(draft: Draft) -> None:
     """All steps are over: the result, if it satisfies its schema, ends the run."""
     state = draft.state
     scope = document(state)
-    result = {name: produce(expression, scope) for name, expression in state.returns.items()}
+    try:
+        result = {name: produce(expression, scope) for name, expression in state.returns.items()}
+    except BadExpression as error:
+        draft.fail(*for_want_of_facts(state, None, "INVALID_INPUT", str(error)))
+        return
     if problem := violation(state.result_schema, result):
-        draft.end("FAILED", "INVALID_OUTPUT", f"the result breaks its schema: {problem}")
+        broken = f"the result breaks its schema: {problem}"
+        draft.fail(*for_want_of_facts(state, None, "INVALID_OUTPUT", broken))
     elif len(encode(result)) > VALUE_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"the result is over {VALUE_LIMIT} bytes; return a blob")
     elif lacking := _lacking(state):
@@ -239,7 +249,6 @@ def _lacking(state: State) -> list[str]:
     """What a degraded result lacks: keys without a value, voices that failed, by key, and what child runs lack."""
     silent = {step.id: step.silent for step in state.plan}
     bids = {step.id for step in state.plan if step.bid}
-    rounds = {step.id for step in state.plan if step.origin and not step.origin.startswith("woken.")}
     revised = {name for name, step in state.steps.items() if step.revised}
     voices_gone = [
         f"{voice.by} on {key} ({voice.code})"
@@ -252,9 +261,5 @@ def _lacking(state: State) -> list[str]:
         for name, task in sorted(state.tasks.items())
         if task.child and task.message and not task.code
     ]
-    gone = [
-        f"{key} ({missing.code})"
-        for key, missing in sorted(state.missing.items())
-        if missing.step not in revised and key not in state.facts and missing.step not in rounds
-    ]
+    gone = [f"{key} ({one.code})" for key, one in missing(state).items()]
     return gone + voices_gone + children

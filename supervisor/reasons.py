@@ -1,16 +1,49 @@
-"""Reasons: why a step that the plan made of several came to nothing, so that people read who is missing.
+"""Reasons: why a step came to nothing, or a run, so that people read who is missing, and whether to ask again.
 
 Pure. See schemas.plans: an open call has a step that collects bids; propose and critique has two for each round.
 """
 
+from collections.abc import Iterable
 from typing import get_args
 
-from projections.canonical import State
+from projections.canonical import Missing, State
 from schemas import events as e
 from schemas.steps import PlanStep
+from supervisor.documents import ancestors
 
 Reason = tuple[e.StopCode, str]
 """A code, and the sentence that goes with it."""
+ABSENT = frozenset({"TOOL_DOWN", "TIMEOUT"})
+"""Codes that say that somebody was not there: it may help to ask again."""
+SHOWN = 5
+"""Missing keys that a sentence names."""
+
+
+def missing(state: State) -> dict[str, Missing]:
+    """What the run does without, by key: not what only a round of a step lacks, nor what other steps stand in for."""
+    rounds = {step.id for step in state.plan if step.origin and not step.origin.startswith("woken.")}
+    return {
+        key: one
+        for key, one in sorted(state.missing.items())
+        if key not in state.facts and one.step not in rounds and not state.steps[one.step].revised
+    }
+
+
+def for_want_of_facts(state: State, step: PlanStep | None, code: e.StopCode, message: str) -> Reason:
+    """Why something could not be worked out, by `step` or for the result of the run: with the keys that it lacks, and
+    the code of somebody who was not there."""
+    steps = None if step is None else ancestors(state, step)
+    gone = {key: one for key, one in missing(state).items() if steps is None or one.step in steps}
+    if not gone:
+        return code, message
+    named = ", ".join(f"{key} ({one.code})" for key, one in [*gone.items()][:SHOWN])
+    return _absent(gone.values()) or code, f"{message}; without {named}{', …' if len(gone) > SHOWN else ''}"
+
+
+def _absent(those: Iterable[Missing | e.Declined]) -> e.StopCode | None:
+    return next(
+        (code for code in get_args(e.StopCode) if code in ABSENT and any(one.code == code for one in those)), None
+    )
 
 
 def nobody_chosen(state: State, step: PlanStep) -> Reason:
@@ -21,8 +54,7 @@ def nobody_chosen(state: State, step: PlanStep) -> Reason:
         return "LOW_CONFIDENCE", f"{step.route} names nobody"
     said = [f"{loser.by} {loser.reason}" for loser in fact.losers]
     said += [f"{voice.by} {voice.code}: {voice.message}".rstrip(": ") for voice in fact.declined]
-    absent = next((voice.code for voice in fact.declined if voice.code in {"TOOL_DOWN", "TIMEOUT"}), None)
-    return absent or "LOW_CONFIDENCE", f"nobody bids for it: {'; '.join(said)}"
+    return _absent(fact.declined) or "LOW_CONFIDENCE", f"nobody bids for it: {'; '.join(said)}"
 
 
 def nothing_computed(state: State, step: PlanStep) -> Reason:
@@ -34,10 +66,10 @@ def nothing_computed(state: State, step: PlanStep) -> Reason:
     if gone is None:
         proposals = sum(one.origin == step.id and one.fact in state.facts for one in rounds)
         return "LOW_CONFIDENCE", f"none of {proposals} proposals was accepted"
-    number, missing = gone.id.rpartition("_")[2], state.missing[gone.fact]
+    number, lacking = gone.id.rpartition("_")[2], state.missing[gone.fact]
     what = "proposal" if gone.origin == step.id else "critique"
-    code: e.StopCode = next((known for known in get_args(e.StopCode) if known == missing.code), "INTERNAL")
-    return code, f"round {number} has no {what}: {missing.message}"
+    code: e.StopCode = next((known for known in get_args(e.StopCode) if known == lacking.code), "INTERNAL")
+    return code, f"round {number} has no {what}: {lacking.message}"
 
 
 def skipped(state: State, step: PlanStep) -> str:

@@ -17,7 +17,7 @@ class Headlines:
     headlines: list[str]
 
 
-@specialist("typesetter", offers="typesetting")
+@specialist("typesetter", offers="typesetting", budget=Budget(tokens=0))
 async def typesetter(page: Headlines) -> str:
     """Sets the headlines, the shortest first."""
     return " | ".join(sorted(page.headlines, key=lambda headline: (len(headline), headline)))
