@@ -58,11 +58,12 @@ def bid_of(output: Any) -> Result:
         return _invalid(f"the bid: a Bid is wanted, not an object of type {type(output).__name__}")
     try:
         value = msgspec.to_builtins(output)
-        problem = unstorable(value) or violation(BID_SCHEMA, value)
+        if problem := unstorable(value) or violation(BID_SCHEMA, value):
+            return _invalid(f"the bid: {problem}")
         bid = msgspec.convert(value, Bid)
     except Exception as error:  # a field can be anything
         return _invalid(f"the bid: {describe(error)}")
-    return _invalid(f"the bid: {problem}") if problem else Result(msgspec.to_builtins(bid), bid.confidence)
+    return Result(msgspec.to_builtins(bid), bid.confidence)
 
 
 def _invalid(message: str) -> Result:
