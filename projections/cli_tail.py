@@ -103,7 +103,7 @@ def _input(family: str, data: bytes) -> str:
         return f"{len(data)} bytes that are no JSON"
     if not isinstance(body, dict):
         return f"JSON that is no object: {str(body)[:60]}"
-    told = [(name, body[name]) for name in _TOLD.get(family, ("type",)) if body.get(name) not in (None, "", [])]
+    told = [(name, body[name]) for name in _TOLD.get(family, ("type",)) if body.get(name) not in (None, "", [], {})]
     keys = [claim.get("key", "") for claim in body.get("claims") or () if isinstance(claim, dict)]
     told += [("claims", keys)] if keys else []
     if isinstance(question := body.get("question"), dict):

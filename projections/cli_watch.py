@@ -122,12 +122,11 @@ def progress_line(state: State) -> str:
     """The run on one line: phase, keys decided of each step, facts, tasks in flight, what it waits for."""
     now = progress(state)
     counts = [f"{name} {done}" for name, done in now["steps"].items()]
-    line = "  ".join([now["phase"], *counts, f"facts {now['facts']}", _going(state)])
+    line = "  ".join([now["phase"], *counts, f"facts {now['facts']}", _going(now["tasks"])])
     return clean("; ".join([line, *now["waits"]]))
 
 
-def _going(state: State) -> str:
-    tasks = progress(state)["tasks"]
+def _going(tasks: dict[str, int]) -> str:
     counts = [("in flight", tasks["in_flight"]), ("delayed", tasks["delayed"]), ("waiting for room", tasks["ready"])]
     return ", ".join(f"{what} {number}" for what, number in counts if number or what == "in flight")
 
@@ -144,6 +143,7 @@ def _drawing(state: State, notes: Iterable[str]) -> "RenderableType":
         keys = f"{step['settled']}/{step['items']}" if step["items"] is not None else ""
         tasks = f"{step['ended']}/{step['tasks']}" if step["tasks"] else ""
         table.add_row(step["step"], step["status"], keys, tasks, clean(", ".join(step["voices"]) or step["by"]))
-    head = f"{state.run}  {state.phase}  {count(len(state.facts), 'fact')}, {_going(state)}"
-    waiting = [Text(clean(sentence), style="yellow") for sentence in progress(state)["waits"]]
+    now = progress(state)
+    head = f"{state.run}  {state.phase}  {count(len(state.facts), 'fact')}, {_going(now['tasks'])}"
+    waiting = [Text(clean(line), style="yellow") for line in now["waits"]]
     return Group(Text(head, style="bold"), table, *(Text(note, style="dim") for note in notes), *waiting)

@@ -9,12 +9,15 @@ from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, dollars, value, when
-from projections.provenance import Attempt, Provenance, Voice, why
+from projections.provenance import ANSWER, EXPRESSION, Attempt, Provenance, Voice, why
 from projections.rebuild import history
 from schemas.bids import Bid
 
 LONG = 400
 """Characters of one value."""
+
+
+_NOBODY_CLAIMED = {ANSWER: "an answer", EXPRESSION: "an expression"}
 
 
 class _Ranked(Bid, frozen=True, kw_only=True):
@@ -55,7 +58,7 @@ def _lines(found: Provenance) -> list[str]:
 def _decided(found: Provenance) -> list[str]:
     """By what and whom one decision was made."""
     where = f"event {found.version} of run {found.run}, {when(found.at)} UTC, step {found.step}"
-    lines = [f"  decided by {_policy(found)}, {where}"]
+    lines = [f"  decided by {_NOBODY_CLAIMED.get(found.policy) or _policy(found)}, {where}"]
     if found.replaces:
         lines.append(f"  it took the place of version {found.replaces}")
     if found.stale:
@@ -65,14 +68,13 @@ def _decided(found: Provenance) -> list[str]:
         asked = f"{conflict.specialist} was asked to reconcile them, in task {conflict.task}"
         lines.append(f"  claims differed, at event {conflict.version}: {asked}")
     if found.expression:
-        lines.append(f"  made by the expression {found.expression}")
+        lines.append(f"  it is {found.expression}")
     if found.answer:
         answer = found.answer
         lines.append(f"  answered by {answer.by} at gate {answer.gate}, event {answer.version}, digest {answer.digest}")
         lines.append(f"    on sequence {answer.said.seq}, sha256 {answer.said.sha256}")
     if found.winner:
         lines += _voice("claimed by", found.winner)
-    lines += map(_attempt, found.attempts)
     for loser in found.losers:
         lines += _voice("lost" if loser.reason else "agreed", loser)
     for voice in found.declined:
@@ -123,4 +125,6 @@ def _voice(how: str, voice: Voice) -> list[str]:
     else:
         what = "" if voice.confidence is None else f"confidence {voice.confidence:g}"
     line = f"  {how} {voice.specialist}, task {voice.task} attempt {voice.attempt}"
-    return [f"{line}: {what}" if what else line, f"    on {said}; it saw version {voice.read_version} of the run"]
+    if voice.read_version:
+        said += f"; it saw version {voice.read_version} of the run"
+    return [f"{line}: {what}" if what else line, f"    on {said}", *map(_attempt, voice.before)]

@@ -33,11 +33,24 @@ class UnknownKey(LookupError):
         return str(self.args[0])
 
 
+class Attempt(Struct, frozen=True):
+    """An attempt of a task before the last one: how event `version` ended it. `to` got the task next; `behind` are the
+    keys of facts that had changed meanwhile, so that the task was given out again."""
+
+    attempt: int
+    specialist: str
+    version: int
+    code: str = ""
+    message: str = ""
+    to: str = ""
+    behind: tuple[str, ...] = ()
+
+
 class Voice(Struct, frozen=True):
     """One specialist's part in a decision. `claimed` tells whether there is a `value`; otherwise `code` and `message`
     say why not. `reason` is why the value lost; empty for the winner, and where the values are equal. `said` is the
     input that ended the task (an observation, or a wake for a child run or a timer), `read_version` the version of the
-    run whose facts the task saw."""
+    run whose facts the task saw (0: the task was not given out once more). `before` are its earlier attempts."""
 
     specialist: str
     task: str
@@ -51,19 +64,7 @@ class Voice(Struct, frozen=True):
     reason: str = ""
     code: str = ""
     message: str = ""
-
-
-class Attempt(Struct, frozen=True):
-    """An attempt of the task that won, before the one that did: how event `version` ended it. `to` got the task next;
-    `behind` are the keys of facts that had changed meanwhile, so that the task was given out again."""
-
-    attempt: int
-    specialist: str
-    version: int
-    code: str = ""
-    message: str = ""
-    to: str = ""
-    behind: tuple[str, ...] = ()
+    before: tuple[Attempt, ...] = ()
 
 
 class Conflict(Struct, frozen=True):
@@ -113,7 +114,6 @@ class Provenance(Struct, frozen=True, kw_only=True):
     expression: str = ""
     answer: Answered | None = None
     conflict: Conflict | None = None
-    attempts: tuple[Attempt, ...] = ()
     stale: tuple[str, ...] = ()
     replaces: int = 0
     bids: "Provenance | None" = None
@@ -225,7 +225,6 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
             message=event.message,
             **shared,
         )
-    task = read.tasks.get(event.task)
     return Provenance(
         policy=event.policy,
         policy_version=event.policy_version,
@@ -233,7 +232,6 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
         winner=_claim(read, event.task, event.by, event.key, event.value) if event.task else None,
         expression=step.value if step and event.policy == EXPRESSION else "",
         answer=read.answers.get(event.step) if event.policy == ANSWER else None,
-        attempts=tuple(task.before) if task else (),
         stale=event.stale,
         replaces=event.replaces,
         **shared,
@@ -263,6 +261,7 @@ def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
         execution=end.execution if end else "",
         read_version=read_version,
         said=end.cause if end else None,
+        before=tuple(task.before) if task else (),
         **more,
     )
 

@@ -14,6 +14,7 @@ from projections.canonical import LATE_LIMIT, Fact, Gate, State, late_name, loop
 from projections.history import Folded, outcome_digest, state_digest
 from schemas import events as e
 from schemas.codec import canonical
+from schemas.plans import BIDS
 from schemas.steps import PlanStep
 from schemas.usage import Amount
 
@@ -108,11 +109,9 @@ def gates(state: State) -> dict[str, Any]:
 
 
 def waiting_for(state: State) -> list[str]:
-    """The same as `waits` in a word each: capabilities (or teams), and gates with the people that they are for."""
-    asked = [
-        f"gate {name}{f' ({chr(44).join(gate.who)})' if gate.who else ''}" for name, gate in state.open_gates.items()
-    ]
-    return [*asked, *awaited(state)]
+    """The same as `waits` in a word each: gates, with the people that they are for, and capabilities (or teams)."""
+    whom = {name: f" ({' or '.join(gate.who)})" if gate.who else "" for name, gate in state.open_gates.items()}
+    return [*(f"gate {name}{people}" for name, people in whom.items()), *awaited(state)]
 
 
 def awaited(state: State) -> list[str]:
@@ -132,8 +131,14 @@ def conflicts(state: State) -> int:
     return sum(map(_disputed, state.facts.values()))
 
 
+MADE_OF_ALL = frozenset({"union", "concat", BIDS})
+"""Policies with which no claim loses against another."""
+
+
 def _disputed(fact: Fact) -> bool:
-    return any(loser.reason and canonical(loser.value) != canonical(fact.value) for loser in fact.losers)
+    return fact.policy not in MADE_OF_ALL and any(
+        loser.reason and canonical(loser.value) != canonical(fact.value) for loser in fact.losers
+    )
 
 
 def muted(state: State) -> list[str]:
@@ -158,6 +163,14 @@ def budget(state: State) -> dict[str, dict[str, int | None]]:
         }
         for name in Amount.__struct_fields__
     }
+
+
+def ready(state: State) -> list[str]:
+    """The tasks that wait for room among those in flight, or in the budget."""
+    if state.end:
+        return []
+    new = [name for name, task in state.tasks.items() if task.status == "planned" and not task.attempt]
+    return [*state.ready, *(name for name in new if name not in state.ready)]
 
 
 def delayed(state: State) -> list[dict[str, Any]]:
@@ -263,7 +276,7 @@ def progress(state: State) -> dict[str, Any]:
             "ended": ended,
             "in_flight": state.in_flight,
             "delayed": len(delayed(state)),
-            "ready": len(state.ready),
+            "ready": len(ready(state)),
         },
         "facts": len(state.facts),
         "missing": len(state.missing),
@@ -298,7 +311,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         "steps": steps(state),
         "in_flight": in_flight(state),
         "delayed": delayed(state),
-        "ready": list(state.ready),
+        "ready": ready(state),
         "gates": gates(state),
         "breakers": breakers(state),
         "revisions": revisions(events),

@@ -9,12 +9,19 @@ from msgspec.structs import replace
 
 from blackboard.board import Board
 from blackboard.log import Message
-from projections.audit import Audited, Cited, Violation, audit, cited
+from projections.audit import Audited, Cited, Ledger, Violation, audit, cited
+from projections.canonical import State
+from projections.history import BrokenHistory
 from schemas.codec import chain_next, chain_start, decode_facts, encode_facts, sha256
+from schemas.events import Cause, RunOpened, TaskEnded
 from schemas.subjects import Subjects
-from tests.projections.world import finished_board, messages_of
+from schemas.usage import Amount, Limits, Usage
+from tests.projections.coordination import SPECIALISTS, TEAMS
+from tests.projections.scripted import at_work
+from tests.projections.world import ended, finished_board, memory_board, messages_of
 
 Events = dict[int, dict[str, Any]]
+OPENED: dict[str, Any] = {"rules": 1, "publisher": "me", "team": "t", "playbook": 1, "input": {}}
 
 
 class History:
@@ -52,6 +59,16 @@ class History:
 @pytest.fixture
 async def history() -> History:
     board = await finished_board("one", "two")
+    return History(board, await messages_of(board))
+
+
+@pytest.fixture
+async def budgeted() -> History:
+    """Of a run that may use 120 tokens: its one task reserves 100 and uses 150."""
+    board = memory_board()
+    async with at_work(board, SPECIALISTS, TEAMS) as client:
+        await client.publish("eaten", {}, "one")
+        await ended(board, "one")
     return History(board, await messages_of(board))
 
 
@@ -200,6 +217,54 @@ def test_event_that_cannot_be_folded(history: History, change: dict[str, Any], p
     found = violation(history)
     assert found.version == version
     assert problem in found.problem
+
+
+# --- the budget of a run ----------------------------------------------------------------------------------------------
+
+
+def test_budget_that_is_kept(budgeted: History) -> None:
+    verdict = budgeted.verdict()
+    assert isinstance(verdict, Audited)
+    assert verdict.version == history_end(budgeted)
+
+
+def test_more_is_reserved_than_the_run_has(budgeted: History) -> None:
+    version = budgeted.version_of("task_dispatched")
+    budgeted.reseal(lambda events: events[version].update(reserve={"tokens": 121}))
+    found = violation(budgeted)
+    assert found.version == version
+    assert found.problem == "the budget is not kept: tokens: 0 charged and 121 reserved, the limit is 120"
+
+
+def test_more_is_charged_than_the_run_has(budgeted: History) -> None:
+    plan = budgeted.version_of("plan_committed")
+    budgeted.reseal(lambda events: events[plan].update(budget={"tokens": 99}))
+    assert violation(budgeted).version == budgeted.version_of("task_dispatched")
+    assert "0 charged and 100 reserved, the limit is 99" in violation(budgeted).problem
+
+
+@pytest.mark.parametrize(
+    ("booked", "problem"),
+    [
+        ({"charged": Amount(tokens=10)}, "tokens: 11 reported, 10 charged, 0 overrun, 0 reserved"),
+        ({"charged": Amount(tokens=10), "overrun": Amount(tokens=2)}, "11 reported, 10 charged, 2 overrun"),
+        ({"charged": Amount(11, tool_calls=1)}, "tool_calls: 0 reported, 1 charged"),
+        ({"charged": Amount(11), "reserved": Amount(micro_usd=-1)}, "micro_usd: 0 reported"),
+        ({"charged": Amount(11), "budget": Limits(tokens=10)}, "tokens: 11 charged and 0 reserved, the limit is 10"),
+        ({"charged": Amount(10), "overrun": Amount(1), "budget": Limits(tokens=10)}, ""),
+    ],
+)
+def test_all_that_was_reported_is_booked(booked: dict[str, Any], problem: str) -> None:
+    cause, used = Cause(1, sha256(b"")), Usage(input_tokens=6, output_tokens=5)
+    end = TaskEnded(at=1, cause=cause, task="t", attempt=1, specialist="w", execution="x", usage=used)
+    ledger = Ledger()
+    ledger.see(State("log", "run", version=1), RunOpened(at=1, cause=cause, **OPENED))
+    if not problem:
+        ledger.see(State("log", "run", version=2, **booked), end)
+        return
+    with pytest.raises(BrokenHistory, match="event 2: the budget is not kept: ") as raised:
+        ledger.see(State("log", "run", version=2, **booked), end)
+    assert problem in raised.value.problem
 
 
 def test_board_may_cite_anything() -> None:
