@@ -259,6 +259,7 @@ _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.ConflictFound: tasks.conflict_found,
     e.FactCommitted: _fact_committed,
     e.FactMissing: _fact_missing,
+    e.ShareKept: tasks.share_kept,
     e.InputLate: tasks.input_late,
     e.InputRejected: _input_rejected,
     e.AuthorMuted: _author_muted,

@@ -5,22 +5,25 @@ Pure. The other half of `evolve`; what each end does to the budget stands in `bo
 
 from msgspec.structs import replace
 
-from projections.bookings import settled
+from projections.bookings import kept, reservation, set_aside, settled
 from projections.canonical import Breaker, Reservation, State, StepState, TaskState, Timer, booking
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
 from schemas.contracts import RETRIED
-from schemas.usage import Usage, amount
+from schemas.usage import Usage
 
 
 def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
     task = state.tasks[event.task]
+    own = event.specialist == task.specialist or not _is_open(state, task.specialist)
     dispatched = replace(
         task,
         status="dispatched",
         attempt=event.attempt,
         specialist=event.specialist,
         contract=event.contract,
+        lost=task.lost if own else 0,
+        waits=task.waits if own else 0,
         read_version=event.read_version,
         wait_ms=event.wait_ms,
         work_ms=event.work_ms,
@@ -38,15 +41,21 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         timers=without(state.timers, f"retry.{event.task}") | {f"task.{event.task}": timer},
         in_flight=state.in_flight + 1,
         ready=_not_ready(state, event.task),
-        reserved=state.reserved + amount(event.reserve),
+        reserved=state.reserved + set_aside(state.budget, event.reserve),
     )
 
 
 def _tried(task: TaskState, specialist: str) -> tuple[str, ...]:
     """Who had the task before: also whom it is taken from without a word, because the run gives it nothing more."""
-    if task.specialist == specialist or not task.attempt or task.specialist in task.tried:
-        return task.tried
-    return (*task.tried, task.specialist)
+    return task.tried if task.specialist == specialist or not task.attempt else _with(task.tried, task.specialist)
+
+
+def _with(tried: tuple[str, ...], specialist: str) -> tuple[str, ...]:
+    return tried if specialist in tried else (*tried, specialist)
+
+
+def _is_open(state: State, specialist: str) -> bool:
+    return (known := state.breakers.get(specialist)) is not None and known.open
 
 
 def task_started(state: State, event: e.TaskStarted, new: Next) -> State:
@@ -62,17 +71,18 @@ def task_started(state: State, event: e.TaskStarted, new: Next) -> State:
 
 def attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
     task, changes = _settled_usage(state, event.task, event.attempt, event.execution, event.usage)
-    handed_on, never_begun = bool(event.to), event.code == "TIMEOUT" and not event.lost
+    handed_on, begun = bool(event.to), task.started or bool(event.execution)
+    never_begun = event.code == "TIMEOUT" and not event.lost
     failed = replace(
         task,
         status="planned",
         specialist=event.to or task.specialist,
         contract=event.contract if handed_on else task.contract,
         lost=0 if handed_on else task.lost + event.lost,
-        waits=0 if handed_on else task.waits + never_begun,
+        waits=0 if handed_on or begun else task.waits + never_begun,
         hops=task.hops + (event.code == "HANDED_OFF"),
         fallbacks=task.fallbacks + (handed_on and event.code != "HANDED_OFF"),
-        tried=(*task.tried, task.specialist) if handed_on or never_begun else task.tried,
+        tried=_with(task.tried, task.specialist) if handed_on or never_begun else task.tried,
     )
     return replace(
         state,
@@ -80,7 +90,7 @@ def attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
         tasks=state.tasks | {event.task: failed},
         timers=without(state.timers, f"task.{event.task}"),
         in_flight=state.in_flight - (task.status == "dispatched"),
-        breakers=_counted_failure(state, task, event.code) if event.lost else state.breakers,
+        breakers=_counted(state, task, event.code, begun) if event.lost else state.breakers,
         repeats=repeated(state, event.outcome),
     )
 
@@ -90,9 +100,10 @@ def attempt_stale(state: State, event: e.AttemptStale, new: Next) -> State:
     return replace(
         state,
         **new | changes,
-        tasks=state.tasks | {event.task: replace(task, status="planned", stale=task.stale + 1)},
+        tasks=state.tasks | {event.task: replace(task, status="planned", waits=0, stale=task.stale + 1)},
         timers=without(state.timers, f"task.{event.task}"),
         in_flight=state.in_flight - 1,
+        breakers=_counted(state, state.tasks[event.task], "", begun=True),
     )
 
 
@@ -101,7 +112,8 @@ def task_delayed(state: State, event: e.TaskDelayed, new: Next) -> State:
     if not event.delay_ms:
         return replace(state, **new, timers=timers, ready=(*_not_ready(state, event.task), event.task))
     timer = Timer(event.delay_ms, event.at, state.version + 1)
-    return replace(state, **new, timers=timers | {f"retry.{event.task}": timer})
+    timers = timers | {f"retry.{event.task}": timer}
+    return replace(state, **new, timers=timers, ready=_not_ready(state, event.task))
 
 
 def task_dropped(state: State, event: e.TaskDropped, new: Next) -> State:
@@ -127,7 +139,7 @@ def task_ended(state: State, event: e.TaskEnded, new: Next) -> State:
         **new | changes | _over(state, event.task, before),
         tasks=state.tasks | {event.task: ended},
         claimed=state.claimed + event.size,
-        breakers=_counted_failure(state, before, event.code),
+        breakers=_counted(state, before, event.code, before.started or bool(event.execution)),
         repeats=repeated(state, event.outcome),
     )
 
@@ -162,12 +174,19 @@ def conflict_found(state: State, event: e.ConflictFound, new: Next) -> State:
 
 
 def input_late(state: State, event: e.InputLate, new: Next) -> State:
+    """One that settles a reservation is awaited, though late: it does not count towards muting its author."""
     known = state.tasks.get(event.task)
+    awaited = known is not None and reservation(known, event.attempt, event.author) is not None
     task, changes = settled(state, known, event.attempt, event.author, event.usage)
     if task and event.execution:
         task = replace(task, executions=_booked(task, event.author, event.execution))
     tasks = state.tasks if task is None or task is known else state.tasks | {event.task: task}
-    return replace(state, **new | changes, tasks=tasks, late=counted(state, event.author))
+    late = state.late if awaited else counted(state, event.author)
+    return replace(state, **new | changes, tasks=tasks, late=late)
+
+
+def share_kept(state: State, event: e.ShareKept, new: Next) -> State:
+    return replace(state, **new, tasks=state.tasks | {event.task: kept(state.tasks[event.task], event.held)})
 
 
 def _given_out(state: State, task: TaskState) -> dict[str, StepState]:
@@ -191,10 +210,10 @@ def _not_ready(state: State, name: str) -> tuple[str, ...]:
     return tuple(one for one in state.ready if one != name) if name in state.ready else state.ready
 
 
-def _counted_failure(state: State, task: TaskState, code: str) -> dict[str, Breaker]:
-    """Failures in a row of the specialist that had the task; of attempts that were made, where the run counts them."""
+def _counted(state: State, task: TaskState, code: str, begun: bool) -> dict[str, Breaker]:
+    """Failures in a row of the specialist that had the task; of attempts that it began, where the run counts them."""
     known = state.breakers.get(task.specialist)
-    if not state.breaker or task.child or task.status != "dispatched" or (known and known.open):
+    if not state.breaker or not begun or task.child or task.status != "dispatched" or (known and known.open):
         return state.breakers
     if code in RETRIED:
         return state.breakers | {task.specialist: Breaker((known.failures if known else 0) + 1)}

@@ -253,6 +253,16 @@ class TaskDropped(Event, tag="task_dropped", frozen=True, kw_only=True):
     reason: str
 
 
+class ShareKept(Event, tag="share_kept", frozen=True, kw_only=True):
+    """The child run of an attempt has ended before all attempts in it said what they used: so much of its share, which
+    is `held` there for them, stays reserved here too."""
+
+    v: Literal[1] = 1
+    task: str
+    attempt: int
+    held: Limits
+
+
 class BreakerOpened(Event, tag="breaker_opened", frozen=True, kw_only=True):
     """A specialist failed `failures` times in a row, last with `code`: this run gives it nothing more."""
 
@@ -428,6 +438,7 @@ EventUnion = (
     | TaskDelayed
     | TaskDropped
     | TaskEnded
+    | ShareKept
     | BreakerOpened
     | ToolFailed
     | LoopFound

@@ -6,16 +6,19 @@ every machine, since it ends up on the log.
 """
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from schemas.codec import MESSAGE_DEPTH, digest, sha256, too_deep
 from schemas.events import Claim, Silence, StopCode
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
-from schemas.usage import Count, Usage
+from schemas.usage import Count, Limits, Usage
+
+ExecutionId = Annotated[str, Meta(min_length=1, max_length=64)]
+"""As long as what a run remembers of it: no two are taken for one, and none for the lack of one."""
 
 
 class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -23,7 +26,7 @@ class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
 
     task: str
     attempt: Count
-    execution: str
+    execution: ExecutionId
 
 
 class Started(Observed, tag="started", frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -131,7 +134,8 @@ class CapabilityCame(
 
 
 class ChildEnded(Struct, tag_field="type", tag="child_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The child run of a task has ended; `version` and `h` cite its history."""
+    """The child run of a task has ended; `version` and `h` cite its history. `held` is what is still reserved there for
+    attempts that have not said what they used."""
 
     v: Literal[1] = 1
     task: str
@@ -143,6 +147,7 @@ class ChildEnded(Struct, tag_field="type", tag="child_ended", frozen=True, kw_on
     usage: Usage
     version: int
     h: str
+    held: Limits = Limits()
 
 
 class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):

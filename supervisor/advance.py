@@ -37,15 +37,26 @@ def advance(draft: Draft) -> None:
     """
     if draft.state.end or is_asking(draft):
         return
-    tried: set[str] = set()
-    while not draft.state.end and (step := _next_ready(draft, tried)):
-        tried.add(step.id)
-        _expand(draft, step)
-    _dispatch_waiting(draft)
+    going = True
+    while going:
+        _begin_ready(draft)
+        going = _dispatch_waiting(draft)
     if not draft.state.end and all(step.over for step in draft.state.steps.values()):
         _finish(draft)
     if not draft.state.end and not draft.state.in_flight and not _is_waiting(draft.state):
         draft.end("FAILED", "STUCK", "no task is in flight and no timer is set")
+
+
+def _decided(state: State) -> int:
+    """Keys that are decided, with a value or without."""
+    return len(state.facts) + len(state.missing) + state.replaced
+
+
+def _begin_ready(draft: Draft) -> None:
+    tried: set[str] = set()
+    while not draft.state.end and (step := _next_ready(draft, tried)):
+        tried.add(step.id)
+        _expand(draft, step)
 
 
 def _is_waiting(state: State) -> bool:
@@ -207,9 +218,17 @@ def _too_large(draft: Draft, step: PlanStep, work: Work) -> int:
     return 0
 
 
-def _dispatch_waiting(draft: Draft) -> None:
-    """Give out what waits, first what had a turn already, then what is planned, in the order of the plan, while the run
-    has less than `parallel` in flight and its budget allows the next one."""
+def _dispatch_waiting(draft: Draft) -> bool:
+    """Give out what waits; whether a key was decided by that, because its task can never be given out, so that other
+    steps may begin."""
+    before = _decided(draft.state)
+    _give_in_turn(draft)
+    return _decided(draft.state) > before
+
+
+def _give_in_turn(draft: Draft) -> None:
+    """First what had a turn already, then what is planned, in the order of the plan, while the run has less than
+    `parallel` in flight and its budget allows the next one."""
     for name in draft.state.ready:
         if not _has_room(draft) or not give(draft, name):
             return

@@ -6,53 +6,103 @@ or the question whether a run that repeats itself may go on.
 
 from projections.canonical import TaskState
 from schemas import events as e
-from schemas.codec import encode
+from schemas.codec import INPUT_EVENTS_LIMIT, encode
 from schemas.steps import PlanStep, Voice
-from schemas.usage import Usage
+from schemas.usage import Limits, Usage
 from supervisor import loops
+from supervisor.breaches import silence_by
 from supervisor.budget import afford
 from supervisor.draft import Draft
 from supervisor.policy import (
     DEPTH_LIMIT,
+    Allowance,
     allowance,
     backoff_ms,
+    broken,
     child_run,
     fallback,
     handed_to,
     is_open,
+    passed_over,
     substitute,
     tried_again,
 )
 from supervisor.settle import settle
 
+FULL = INPUT_EVENTS_LIMIT * 3 // 4
+"""Bytes of events after which an input gives nothing more out, and no task up: that goes on with the next one."""
 
-def give(draft: Draft, name: str, voice: Voice | None = None) -> bool:
-    """Give the next attempt of a task to `voice` (None: who has it); False when it has to wait for room or for an
-    answer. A task that can never be given out ends here."""
-    if draft.state.end or loops.is_asking(draft):
-        return False
+
+def give(draft: Draft, name: str) -> bool:
+    """Give the next attempt of a task out; False when it has to wait. A task that can never be given out ends here."""
+    return not draft.state.end and not _held_back(draft, name)
+
+
+def give_or_wait(draft: Draft, name: str) -> None:
+    """As `give`, where there is room in `parallel`; a task that has to wait goes on in its turn."""
+    if draft.state.end:
+        return
+    waiting = "" if draft.state.in_flight < draft.state.parallel else f"{draft.state.in_flight} tasks are in flight"
+    waiting = waiting or _held_back(draft, name)
+    if waiting and name not in draft.state.ready and f"retry.{name}" not in draft.state.timers:
+        draft.emit(e.TaskDelayed, task=name, delay_ms=0, reason=waiting)
+
+
+def _held_back(draft: Draft, name: str) -> str:
+    """Give the next attempt of a task out, or say why it has to wait."""
+    if loops.is_asking(draft):
+        return "a person is asked whether the run may go on"
+    if draft.size > FULL:
+        draft.emit(e.TaskDelayed, task=name, delay_ms=1, reason=f"one input brings {FULL} bytes about at most")
+        return "it goes on after the next input"
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
-    voice = voice or Voice(task.specialist, task.contract)
-    if is_open(draft.state, voice.specialist):
-        other = substitute(step, task, draft.state, draft.view) or fallback(task, draft.state, draft.view)
-        if other is None:
-            _give_up(draft, name, "TOOL_DOWN", f"the breaker of {voice.specialist} is open")
-            return True
-        voice = other
+    voice = _whose(draft, step, task)
+    if isinstance(voice, str):
+        _give_up(draft, name, "TOOL_DOWN", voice)
+        return ""
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
     verdict = afford(draft.state, allowed.limits)
     if verdict.when == "never":
         _give_up(draft, name, "BUDGET_EXCEEDED", verdict.reason)
-    if verdict.when != "now":
-        return verdict.when == "never"
-    attempt, child = task.attempt + 1, ""
+    elif verdict.when == "now":
+        _dispatch(draft, name, voice, allowed, verdict.reserve)
+    return verdict.reason if verdict.when == "later" else ""
+
+
+def _whose(draft: Draft, step: PlanStep, task: TaskState) -> Voice | str:
+    """Who gets the next attempt: who has the task, unless nobody began it there and somebody else may, or the run gives
+    it nothing more; or why nobody does."""
+    own = Voice(task.specialist, task.contract)
     if step.team:
-        parent = draft.state.parent
-        if parent and parent.depth >= DEPTH_LIMIT:
-            draft.end("FAILED", "BUDGET_EXCEEDED", f"child runs are {DEPTH_LIMIT} deep at most")
-            return True
-        child = child_run(draft.state.run, name, attempt)
+        return own
+    if is_open(draft.state, own.specialist):
+        other = substitute(step, task, draft.state, draft.view) or fallback(step, task, draft.state, draft.view)
+        why = f"{own.specialist} {broken(draft.state, own.specialist)}"
+        return other or _joined(why, _nobody_else(draft, step, task))
+    silent = task.waits and own.specialist in task.tried
+    return (substitute(step, task, draft.state, draft.view) if silent else None) or own
+
+
+def _nobody_else(draft: Draft, step: PlanStep, task: TaskState) -> str:
+    """Why none of those whom the step names, and who have not had the task, takes over."""
+    named = () if task.index >= 0 else draft.state.steps[step.id].fallback
+    others = [name for name in named if name != task.specialist and name not in task.tried]
+    found = [f"{name} {passed_over(step, task, name, draft.state, draft.view)}" for name in others]
+    return f"nobody takes over: {', '.join(found)}"[:500] if found else ""
+
+
+def _joined(*texts: str) -> str:
+    return "; ".join(filter(None, texts))[:1000]
+
+
+def _dispatch(draft: Draft, name: str, voice: Voice, allowed: Allowance, reserve: Limits) -> None:
+    task, parent = draft.state.tasks[name], draft.state.parent
+    is_child = bool(draft.state.step(task.step).team)
+    if is_child and parent and parent.depth >= DEPTH_LIMIT:
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"child runs are {DEPTH_LIMIT} deep at most")
+        return
+    attempt = task.attempt + 1
     draft.emit(
         e.TaskDispatched,
         task=name,
@@ -62,19 +112,9 @@ def give(draft: Draft, name: str, voice: Voice | None = None) -> bool:
         read_version=draft.state.version,
         wait_ms=allowed.wait_ms,
         work_ms=allowed.work_ms,
-        child=child,
-        reserve=verdict.reserve,
+        child=child_run(draft.state.run, name, attempt) if is_child else "",
+        reserve=reserve,
     )
-    return True
-
-
-def give_or_wait(draft: Draft, name: str, voice: Voice | None = None) -> None:
-    """As `give`; a task that has to wait goes on in its turn."""
-    if draft.state.end:
-        return
-    room = draft.state.in_flight < draft.state.parallel
-    if not (room and give(draft, name, voice)) and name not in draft.state.ready:
-        draft.emit(e.TaskDelayed, task=name, delay_ms=0, reason="room")
 
 
 def _give_up(draft: Draft, name: str, code: e.StopCode, message: str) -> None:
@@ -120,12 +160,12 @@ def succeeded(
         message=lacking,
         execution=execution,
         claims=claims,
-        silences=(said := tuple(e.Silence(silence.key, silence.code, silence.message[:1000]) for silence in silences)),
+        silences=(said := tuple(silence_by(draft, task, silence) for silence in silences)),
         size=len(encode(claims)) + len(encode(said)) + len(lacking.encode()),
         usage=usage,
         outcome=outcome,
     )
-    loops.check(draft, name, outcome, f"{task.specialist} came to the same result")
+    loops.check(draft, name, outcome, f"{task.specialist} came to the same result", loops.result(claims))
     settle(draft, name)
 
 
@@ -148,7 +188,7 @@ def failed(
     voice = Voice(task.specialist, task.contract)
     attempts = allowance(step, draft.state.steps[task.step], task, voice, draft.view).attempts
     again = tried_again(code, task, attempts)
-    other = None if again or code == "POLICY_BLOCKED" else fallback(task, draft.state, draft.view)
+    other = None if again or code == "POLICY_BLOCKED" else fallback(step, task, draft.state, draft.view)
     if again or other:
         draft.emit(
             e.AttemptFailed,
@@ -163,9 +203,16 @@ def failed(
         )
         _watch_breaker(draft, task, code)
         at_once = other is not None or is_open(draft.state, task.specialist)
-        _again(draft, name, 0 if at_once else backoff_ms(draft.state, name, voice, draft.view))
+        delay_ms = 0 if at_once else backoff_ms(draft.state, name, voice, draft.view)
+        if delay_ms:
+            reason = f"attempt {task.lost + 2} of {attempts}, after {code}"
+            draft.emit(e.TaskDelayed, task=name, delay_ms=delay_ms, reason=reason)
+        else:
+            give_or_wait(draft, name)
         return
     outcome = loops.outcome_of(draft, name, code)
+    if code != "POLICY_BLOCKED":
+        message = _joined(message, _nobody_else(draft, step, task))
     draft.emit(
         e.TaskEnded,
         task=name,
@@ -179,15 +226,8 @@ def failed(
         outcome=outcome,
     )
     _watch_breaker(draft, task, code)
-    loops.check(draft, name, outcome, f"{task.specialist} ended with {code}")
+    loops.check(draft, name, outcome, f"{task.specialist} ended with {code}", message)
     settle(draft, name)
-
-
-def _again(draft: Draft, name: str, delay_ms: int) -> None:
-    if delay_ms:
-        draft.emit(e.TaskDelayed, task=name, delay_ms=delay_ms, reason="backoff")
-    else:
-        give_or_wait(draft, name)
 
 
 def _watch_breaker(draft: Draft, task: TaskState, code: str) -> None:
@@ -201,7 +241,7 @@ def never_begun(draft: Draft, name: str, delay_ms: int) -> None:
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
     other = substitute(step, task, draft.state, draft.view)
-    next_one = None if other else fallback(task, draft.state, draft.view)
+    next_one = None if other else fallback(step, task, draft.state, draft.view)
     draft.emit(
         e.AttemptFailed,
         task=name,
@@ -212,7 +252,7 @@ def never_begun(draft: Draft, name: str, delay_ms: int) -> None:
         to=next_one.specialist if next_one else "",
         contract=next_one.contract if next_one else 0,
     )
-    give_or_wait(draft, name, other)
+    give_or_wait(draft, name)
 
 
 def handed_on(draft: Draft, name: str, to: str, message: str, execution: str, usage: Usage) -> None:
@@ -222,11 +262,9 @@ def handed_on(draft: Draft, name: str, to: str, message: str, execution: str, us
     if problem := _handing(draft, step, task, to):
         failed(draft, name, *problem, execution, usage)
         return
-    voice = handed_to(step, task, to, draft.view)
-    if voice is None:
-        failed(
-            draft, name, "TOOL_DOWN", f"nobody who may do it offers {to!r}, to which it was handed", execution, usage
-        )
+    voice = handed_to(step, task, to, draft.state, draft.view)
+    if not isinstance(voice, Voice):
+        failed(draft, name, *voice, execution, usage)
         return
     outcome = loops.outcome_of(draft, name, f"HANDED_OFF {to}")
     draft.emit(
@@ -242,7 +280,7 @@ def handed_on(draft: Draft, name: str, to: str, message: str, execution: str, us
         contract=voice.contract,
         outcome=outcome,
     )
-    loops.check(draft, name, outcome, f"{task.specialist} handed it to {to}")
+    loops.check(draft, name, outcome, f"{task.specialist} handed it to {to}", message)
     give_or_wait(draft, name)
 
 

@@ -19,13 +19,26 @@ def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] 
     """How an end breaks the contract, with the code that it has instead."""
     contract = draft.view.contract_at(task.contract)
     if end.code:
-        if contract and end.code not in {*contract.stops, *ALWAYS}:
-            return "INTERNAL", f"it stopped with {end.code}, which its contract does not name"
+        if problem := _unnamed(contract, end.code, end.message):
+            return "INTERNAL", problem
         if end.code == "NEEDS_INPUT" and end.question and (problem := _unaskable(end.question)):
             return "INVALID_OUTPUT", problem
         return None
-    problem = _misnamed(keys_of(draft, task), end) or _unfit(_output(draft, task, contract), end)
+    problem = _misnamed(keys_of(draft, task), end) or _unfit(_output(draft, task, contract), end) or _undecided(end)
     return ("INVALID_OUTPUT", problem) if problem else None
+
+
+def _unnamed(contract: Contract | None, code: e.StopCode, message: str) -> str:
+    """What is wrong with a code that the contract does not name; empty where it does."""
+    if contract is None or code in {*contract.stops, *ALWAYS}:
+        return ""
+    return f"it stopped with {code}, which its contract does not name: {message}".removesuffix(": ")[:1000]
+
+
+def silence_by(draft: Draft, task: TaskState, said: e.Silence) -> e.Silence:
+    """A silence as it is taken: cut, and with a code that the contract names."""
+    problem = _unnamed(draft.view.contract_at(task.contract), said.code, said.message)
+    return e.Silence(said.key, "INTERNAL" if problem else said.code, (problem or said.message)[:1000])
 
 
 def keys_of(draft: Draft, task: TaskState) -> list[str]:
@@ -62,6 +75,12 @@ def _unfit(schema: dict[str, Any], end: Ended) -> str:
         if problem := violation(schema, claim.value):
             return f"the value of {claim.key!r}: {problem}"
     return ""
+
+
+def _undecided(end: Ended) -> str:
+    """Which silence says what only a whole task can say: that it asks, or is somebody else's."""
+    odd = next((silence for silence in end.silences if silence.code in {"NEEDS_INPUT", "HANDED_OFF"}), None)
+    return f"is silent about {odd.key!r} with {odd.code}, which only a whole task can end with" if odd else ""
 
 
 def _unaskable(question: Question) -> str:

@@ -14,8 +14,8 @@ WORDS = {"tokens": "tokens", "tool_calls": "calls of tools", "micro_usd": "milli
 
 
 class Verdict(NamedTuple):
-    """`now`, with what is to be reserved; `later`, when attempts in flight have said what they used; or `never`, with
-    the reason."""
+    """`now`, with what is to be reserved; `later`, when attempts in flight have said what they used; or `never`: both
+    with the reason."""
 
     when: Literal["now", "later", "never"]
     reserve: Limits = Limits()
@@ -33,9 +33,10 @@ def afford(state: State, wanted: Limits) -> Verdict:
         reserve[name] = own if own is not None or there is None else there
         if there is None or (own is not None and own <= there) or (own is None and there > 0):
             continue
+        reason = _exhausted(state, name, own, there)
         if (own or 1) > there + _in_flight(state, name):
-            return Verdict("never", reason=_exhausted(state, name, own, there))
-        verdict = Verdict("later")
+            return Verdict("never", reason=reason)
+        verdict = Verdict("later", reason=reason)
     return verdict if verdict.when == "later" else Verdict("now", Limits(**reserve))
 
 
@@ -57,6 +58,5 @@ def _overrun(state: State) -> str:
 
 def _exhausted(state: State, name: str, own: int | None, there: int) -> str:
     limit, charged, reserved = (getattr(one, name) for one in (state.budget, state.charged, state.reserved))
-    wanted = "more" if own is None else own
-    held = f"{charged} used, {reserved} reserved"
-    return f"the budget of {limit} {WORDS[name]} has {there} left ({held}), and {wanted} would be needed"
+    wanted = "1 or more" if own is None else own
+    return f"{there} of {limit} {WORDS[name]} left ({charged} used, {reserved} reserved), {wanted} needed"

@@ -12,7 +12,7 @@ from msgspec import Struct
 from projections.canonical import State, TaskState, booking
 from schemas import events as e
 from schemas.catalogue import View
-from schemas.codec import INPUT_EVENTS_LIMIT, encode
+from schemas.codec import INPUT_EVENTS_LIMIT, STATE_LIMIT
 from schemas.expressions import BadExpression
 from schemas.goals import Goal
 from schemas.inputs import (
@@ -35,13 +35,14 @@ from schemas.inputs import (
 from schemas.plans import plan_steps
 from schemas.playbooks import Playbook
 from schemas.steps import GatePlan
+from schemas.usage import Limits
 from schemas.validation import violation
 from supervisor import gates, loops
 from supervisor.advance import advance, answered, unanswered
 from supervisor.attempts import blocked, failed, give_or_wait, handed_on, never_begun, stale, succeeded
 from supervisor.breaches import breach, keys_of
 from supervisor.draft import Draft
-from supervisor.policy import WAITS_LIMIT, child_code, chosen, least, oversized
+from supervisor.policy import WAITS_LIMIT, child_code, chosen, least, oversized, refused
 
 RULES = 2
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
@@ -146,11 +147,13 @@ def _cancel(draft: Draft, person: str, reason: str) -> None:
 
 def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list[e.Event]:
     """The events of the draft, or the typed end of a run that outgrew its limits."""
-    size = sum(len(encode(event)) for event in draft.events)
+    size = draft.size
+    if state.end:  # what comes after the end is late, and of that an author has only so much
+        return draft.events
     if size > INPUT_EVENTS_LIMIT:
         reason = f"one input would bring about {size} bytes of events; the limit is {INPUT_EVENTS_LIMIT}"
-    elif large := oversized(draft.state):
-        reason = f"the state would have {large} bytes"
+    elif large := oversized(draft.state, grown=draft.state.version - state.version, size=size):
+        reason = f"the state would have {large} bytes; the limit is {STATE_LIMIT}"
     else:
         return draft.events
     ended = Draft(state, cause, draft.view)
@@ -158,6 +161,9 @@ def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list
         ended.emit(e.RulesChanged, rules=rules)
     if isinstance(end := cause.body, Ended):
         ended.late(cause.address.author, reason, end)
+    elif isinstance(end, ChildEnded) and (task := _awaits(ended, end)):
+        _keep_share(ended, end, task)
+        ended.child_late(task, end, reason)
     ended.end("FAILED", "BUDGET_EXCEEDED", reason)
     return ended.events
 
@@ -180,8 +186,8 @@ def _open(state: State, cause: Input, goal: Goal, view: View, rules: int) -> lis
         approve=goal.approve,
         parent=goal.parent and e.Parent(goal.parent.run, goal.parent.task, goal.parent.depth),
     )
-    if (size := len(encode(draft.events[0]))) > INPUT_EVENTS_LIMIT:
-        return Rejected(f"input: has {size} bytes when written out; the limit is {INPUT_EVENTS_LIMIT}")
+    if draft.size > INPUT_EVENTS_LIMIT:
+        return Rejected(f"input: has {draft.size} bytes when written out; the limit is {INPUT_EVENTS_LIMIT}")
     problem = f"team: no playbook {goal.team!r} on this board" if playbook is None else ""
     if playbook and (breach := violation(playbook.input, goal.input)):
         problem = f"input: {breach}"
@@ -202,7 +208,7 @@ def _plan(draft: Draft, cause: Input, goal: Goal, playbook: Playbook) -> list[e.
         result=playbook.result,
         parallel=playbook.parallel,
         budget=least(playbook.budget.limits(), goal.budget.limits()),
-        deadline_ms=round(1000 * min(filter(None, (playbook.deadline_s, goal.deadline_s)), default=0)),
+        deadline_ms=_deadline_ms(playbook, goal),
         breaker=playbook.breaker,
         repeats=playbook.repeats,
         on_loop=playbook.on_loop,
@@ -213,6 +219,12 @@ def _plan(draft: Draft, cause: Input, goal: Goal, playbook: Playbook) -> list[e.
         draft.fail("INVALID_INPUT", str(error))
     events = _within_limits(draft, opened, cause, draft.state.rules)
     return events if events is draft.events else [draft.events[0], *events]
+
+
+def _deadline_ms(playbook: Playbook, goal: Goal) -> int:
+    """The smaller one; 0 where neither sets one."""
+    limits_s = [limit_s for limit_s in (playbook.deadline_s, goal.deadline_s) if limit_s is not None]
+    return max(1, round(1000 * min(limits_s))) if limits_s else 0
 
 
 # --- observations -----------------------------------------------------------------------------------------------------
@@ -245,9 +257,7 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
         return
     task = _addressed(draft, author, end.task, end.attempt)
     if isinstance(task, str):
-        # who never had the task has used nothing for it, whatever it says
-        had = known and author in {known.specialist, *known.tried}
-        draft.late(author, task, end if had else None)
+        draft.late(author, task, end)
         return
     if task.child:
         draft.late(author, "the task is with a child run", end)
@@ -349,7 +359,9 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
             step, awaiting = draft.state.step(subject), draft.state.steps[subject].awaiting
             who = chosen(draft.work(step), draft.state, draft.view)
             if not who.voices and not who.nobody:  # else the contract came first, only the wake about it comes later
-                draft.end("FAILED", "STUCK", f"nobody offered {awaiting!r} within {step.await_ms} ms")
+                others = refused(step, draft.view)
+                reason = f"nobody offered {awaiting!r} within {step.await_ms} ms{': ' if others else ''}{others}"
+                draft.end("FAILED", "STUCK", reason)
         case "retry":
             give_or_wait(draft, subject)
         case _:
@@ -380,10 +392,23 @@ def _task_timed_out(draft: Draft, name: str, delay_ms: int) -> None:
         never_begun(draft, name, delay_ms)
 
 
-def _end_of_child(draft: Draft, child: ChildEnded) -> None:
+def _awaits(draft: Draft, child: ChildEnded) -> TaskState | None:
+    """The task that waits for the end of this child run."""
     task = draft.state.tasks.get(child.task)
-    if task is None or task.status != "dispatched" or task.child != child.child:
+    return task if task and task.status == "dispatched" and task.child == child.child else None
+
+
+def _keep_share(draft: Draft, child: ChildEnded, task: TaskState) -> None:
+    """What attempts of the child run may still use, nobody else gets."""
+    if child.held != Limits():
+        draft.emit(e.ShareKept, task=child.task, attempt=task.attempt, held=child.held)
+
+
+def _end_of_child(draft: Draft, child: ChildEnded) -> None:
+    task = _awaits(draft, child)
+    if task is None:
         return
+    _keep_share(draft, child, task)
     if child.end in {"DONE", "DEGRADED"}:
         claims = tuple(e.Claim(key, child.result) for key in keys_of(draft, task))
         lacking = f"child run {child.child} is DEGRADED: {child.reason}"[:1000] if child.end == "DEGRADED" else ""

@@ -6,11 +6,13 @@ and once for remembering.
 
 from typing import Any
 
-from projections.canonical import LATE_LIMIT, State, late_name
+from projections.bookings import reservation
+from projections.canonical import LATE_LIMIT, State, TaskState, late_name
 from projections.evolve import evolve
 from schemas import events as e
 from schemas.catalogue import View
-from schemas.inputs import Ended, Input
+from schemas.codec import encode
+from schemas.inputs import ChildEnded, Ended, Input
 from schemas.steps import PlanStep
 from schemas.usage import COUNT_LIMIT
 from supervisor.documents import Work
@@ -19,12 +21,13 @@ Draftable = type[e.Event]
 
 
 class Draft:
-    """A decision about one input. `view` is the catalogue below the input."""
+    """A decision about one input. `view` is the catalogue below the input, `size` the bytes of its events."""
 
     def __init__(self, state: State, cause: Input, view: View) -> None:
         self.state = state
         self.view = view
         self.events: list[e.Event] = []
+        self.size = 0
         self._works: dict[tuple[str, int], Work] = {}
         self._at = max(state.now, cause.time_ms)
         self._cause = e.Cause(cause.seq, cause.sha256)
@@ -32,6 +35,7 @@ class Draft:
     def emit(self, kind: Draftable, **fields: Any) -> None:
         event = kind(at=self._at, cause=self._cause, **fields)
         self.events.append(event)
+        self.size += len(encode(event))
         self.state = evolve(self.state, event)
 
     def work(self, step: PlanStep) -> Work:
@@ -44,9 +48,19 @@ class Draft:
 
     def late(self, author: str, reason: str, end: Ended | None = None) -> None:
         """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted. `end` is the
-        end of an execution, whose usage is booked."""
-        if self._counts(author):
-            self.emit(e.InputLate, author=author, reason=reason, **(_booked(end) if end else {}))
+        end of an execution: who had the task and no child run has its usage booked, and where a reservation waits for
+        it, that counts towards no limit."""
+        task = self.state.tasks.get(end.task) if end else None
+        if end is None or task is None or task.child or author not in {task.specialist, *task.tried}:
+            if self._counts(author):
+                self.emit(e.InputLate, author=author, reason=reason)
+        elif reservation(task, end.attempt, author) or self._counts(author):
+            self.emit(e.InputLate, author=author, reason=reason, **_booked(end))
+
+    def child_late(self, task: TaskState, child: ChildEnded, reason: str) -> None:
+        """Book what the child run of a task has used, though the run cannot take its end."""
+        booked = {"task": child.task, "execution": child.child, "usage": child.usage, "attempt": task.attempt}
+        self.emit(e.InputLate, author=task.specialist, reason=reason, **booked)
 
     def rejected(self, author: str, subject: str, reason: str) -> None:
         """Record, in `_board`, an input that belongs to no run."""

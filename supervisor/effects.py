@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from blackboard.queue import Entry, TaskKey
+from projections.bookings import held
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
@@ -114,6 +115,7 @@ def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
         usage=child.usage,
         version=child.version,
         h=h,
+        held=held(child),
     )
 
 

@@ -1,14 +1,14 @@
 """Loops: a run that does the same again and again is stopped, or a person is asked, with the evidence.
 
-Pure. Counted is what may come more than once by design: rounds, hand-offs, questions, and calls of tools within one
-attempt. Retries are not: attempts have a limit of their own.
+Pure. Counted is what may come more than once by design: rounds, hand-offs, and calls of tools within one attempt.
+Retries and questions are not: they have limits of their own.
 """
 
 from typing import Any
 
 from projections.canonical import TaskState, loop_gate
 from schemas import events as e
-from schemas.codec import canonical, digest, sha256
+from schemas.codec import canonical, digest, encode, sha256
 from schemas.inputs import ToolCalled
 from schemas.steps import GatePlan, PlanStep
 from supervisor.draft import Draft
@@ -19,14 +19,15 @@ OUTCOMES_LIMIT = 1_000
 
 
 def outcome_of(draft: Draft, name: str, what: Any) -> str:
-    """The digest of who did what with which result; empty where it cannot come twice. Raises BadExpression."""
+    """The digest of who did what with which result; empty where it cannot come twice, or too much is told apart
+    already. Raises BadExpression."""
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
     if not draft.state.repeats_allowed or not _may_repeat(step) or task.index >= 0:
         return ""
     work = draft.work(step)
     items = work.items(draft.state.steps[step.id], task.group, task.read_version)
-    return _short(
+    outcome = _short(
         {
             "specialist": task.specialist,
             "step": step.origin or step.id,
@@ -36,6 +37,11 @@ def outcome_of(draft: Draft, name: str, what: Any) -> str:
             "outcome": what,
         }
     )
+    return outcome if _is_counted(draft, outcome) else ""
+
+
+def _is_counted(draft: Draft, outcome: str) -> bool:
+    return outcome in draft.state.repeats or len(draft.state.repeats) < OUTCOMES_LIMIT
 
 
 def _may_repeat(step: PlanStep) -> bool:
@@ -53,10 +59,12 @@ def _short(value: Any) -> str:
 
 def tool_failed(draft: Draft, task: TaskState, called: ToolCalled) -> None:
     """Record that a tool has failed, and stop what calls it again and again in vain."""
-    if not called.code or not draft.state.repeats_allowed or len(draft.state.repeats) >= OUTCOMES_LIMIT:
+    if not called.code or not draft.state.repeats_allowed:
         return
     same = (called.task, called.attempt, task.specialist, called.tool, called.input, called.code)
     outcome = sha256("\n".join(map(str, same)).encode())[:32]
+    if not _is_counted(draft, outcome):
+        return
     draft.emit(
         e.ToolFailed,
         task=called.task,
@@ -68,21 +76,30 @@ def tool_failed(draft: Draft, task: TaskState, called: ToolCalled) -> None:
         outcome=outcome,
         message=called.message[:1000],
     )
-    check(draft, called.task, outcome, f"{task.specialist} called {called.tool[:64]} in vain ({called.code})")
+    check(
+        draft,
+        called.task,
+        outcome,
+        f"{task.specialist} called {called.tool[:64]} in vain ({called.code})",
+        called.message,
+    )
 
 
-def check(draft: Draft, name: str, outcome: str, what: str) -> None:
-    """Stop the run, or ask, when `outcome` has just come more often than the playbook allows."""
-    times = draft.state.repeats.get(outcome, 0)
-    if not outcome or times <= draft.state.repeats_allowed or draft.state.end or is_asking(draft):
+def check(draft: Draft, name: str, outcome: str, what: str, said: Any) -> None:
+    """Stop the run, or ask, when `outcome` has just come more often than the playbook allows. `said` is what came out
+    of it, for people. Who has approved all in advance is not there to be asked."""
+    times, allowed = draft.state.repeats.get(outcome, 0), draft.state.repeats_allowed
+    if not outcome or times <= allowed or draft.state.end or is_asking(draft):
         return
-    evidence = f"{what}, {times} times with the same input"
-    draft.emit(e.LoopFound, outcome=outcome, times=times, task=name, what=evidence[:1000])
-    if draft.state.on_loop == "stop":
+    evidence = f"{what}, {times} times with the same input; {allowed} are allowed"
+    if said:
+        evidence += f"; the last: {encode(said)[:300].decode(errors='ignore')}"
+    draft.emit(e.LoopFound, outcome=outcome, times=times, task=name, what=evidence)
+    if draft.state.on_loop == "stop" or draft.state.approve:
         draft.end("FAILED", "LOOP", f"{name}: {evidence}")
         return
-    gate = loop_gate(draft.state.loops)
-    open_gate(draft, gate, GatePlan("The run repeats itself. May it go on?"), {"task": name, "what": evidence})
+    ask = f"The run repeats itself: in {name} {what}, {times} times with the same input. May it go on?"
+    open_gate(draft, loop_gate(draft.state.loops), GatePlan(ask), {"task": name, "what": evidence})
 
 
 def is_asking(draft: Draft) -> bool:

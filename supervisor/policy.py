@@ -11,7 +11,7 @@ from msgspec.structs import astuple
 
 from projections.canonical import State, StepState, TaskState
 from schemas.catalogue import View
-from schemas.codec import STATE_LIMIT, VALUE_LIMIT, encode
+from schemas.codec import STATE_LIMIT, encode
 from schemas.contracts import RETRIED, Contract
 from schemas.events import StopCode
 from schemas.steps import PlanStep, Voice, Where
@@ -27,6 +27,10 @@ CHILD_WORK_MS = 24 * 3_600_000
 """Time for a child run where its step sets no limit; the child has limits of its own."""
 ATTEMPTS = 3
 """Attempts of a child run's task where its step does not say."""
+LOOK_EVERY = 32
+"""Events of a run after which the size of its state is looked at; once there are many, after a few."""
+LOOK_BYTES = 2_048
+"""Bytes of the events of one input after which it is looked at in any case."""
 
 
 class Allowance(Struct, frozen=True):
@@ -78,20 +82,41 @@ def offers(step: PlanStep, state: State, view: View) -> list[Voice]:
     found = [
         (_rank(step.where, contract), name, seq)
         for name, seq, contract in view.offering(step.capability)
-        if _promises(contract, step.where)
+        if not _lacks(contract, step.where)
     ]
     found.sort(key=lambda one: (is_open(state, one[1]), one[0], one[1]))
     return [Voice(name, seq) for _, name, seq in found]
 
 
-def _promises(contract: Contract, where: Where) -> bool:
+def _lacks(contract: Contract, where: Where) -> str:
+    """What a contract does not promise of what a step asks for, in words; empty when it promises all of it."""
     if AUTHORITIES.index(contract.authority) > AUTHORITIES.index(where.authority):
-        return False
-    if where.micro_usd is not None and (contract.typical_micro_usd or 0) > where.micro_usd:
-        return False
-    if where.latency_ms is not None and (contract.typical_s or 0) * 1000 > where.latency_ms:
-        return False
-    return {scope for grant in contract.tools for scope in grant.scopes} >= set(where.scopes)
+        return f"has the authority to {contract.authority}, where {where.authority} is the most"
+    typical_ms = None if contract.typical_s is None else round(contract.typical_s * 1000)
+    granted = {scope for grant in contract.tools for scope in grant.scopes}
+    lacking = [scope for scope in where.scopes if scope not in granted]
+    return (
+        _over("costs", contract.typical_micro_usd, where.micro_usd, "millionths of a dollar")
+        or _over("takes", typical_ms, where.latency_ms, "ms")
+        or (f"has no tool with the scope {lacking[0]!r}" if lacking else "")
+    )
+
+
+def _over(verb: str, typical: int | None, most: int | None, unit: str) -> str:
+    """What is not said is not promised."""
+    if most is None or (typical is not None and typical <= most):
+        return ""
+    return f"does not say what it {verb}" if typical is None else f"{verb} {typical} {unit}, where {most} is the most"
+
+
+def refused(step: PlanStep, view: View) -> str:
+    """Who offers what a step asks for and is not given it, and why."""
+    found = [
+        f"{name} {problem}"
+        for name, _, contract in view.offering(step.capability)
+        if step.specialist in {"", "all", name} and (problem := _lacks(contract, step.where))
+    ]
+    return "; ".join(found[:5])
 
 
 def _rank(where: Where, contract: Contract) -> float:
@@ -115,31 +140,59 @@ def substitute(step: PlanStep, task: TaskState, state: State, view: View) -> Voi
     """Who else may do a task of a step that leaves it open: the next who offers the capability and has not had it."""
     if not step.capability or step.specialist or step.route or task.index >= 0:
         return None
-    others = (voice for voice in offers(step, state, view) if voice.specialist not in {task.specialist, *task.tried})
-    return next((voice for voice in others if not is_open(state, voice.specialist)), None)
+    others = offers(step, state, view)
+    return next((voice for voice in others if not passed_over(step, task, voice.specialist, state, view)), None)
 
 
-def fallback(task: TaskState, state: State, view: View) -> Voice | None:
-    """Who takes over, of those that the step names: the first who is there, promises what the step asks for, and has
-    not had the task."""
+def fallback(step: PlanStep, task: TaskState, state: State, view: View) -> Voice | None:
+    """Who takes over, of those that the step names: the first who is there and has not had the task."""
     if task.index >= 0:
         return None
-    where = state.step(task.step).where
     for name in state.steps[task.step].fallback:
-        contract = view.contract(name)
-        if contract is None or not _promises(contract[1], where):
-            continue
-        if name not in {task.specialist, *task.tried} and not is_open(state, name):
+        if not passed_over(step, task, name, state, view) and (contract := view.contract(name)):
             return Voice(name, contract[0])
     return None
 
 
-def handed_to(step: PlanStep, task: TaskState, to: str, view: View) -> Voice | None:
-    """Who gets a task that is handed to a specialist or a capability, of those who promise what the step asks for; it
-    need not be one who has not had it."""
+def passed_over(step: PlanStep, task: TaskState, name: str, state: State, view: View) -> str:
+    """Why `name` does not take a task over, in words; empty when it may."""
+    contract = view.contract(name)
+    if contract is None:
+        return "is not attached"
+    if name == task.specialist or name in task.tried:
+        return "has had it"
+    if is_open(state, name):
+        return broken(state, name)
+    return _forbidden(step, name, contract[1], state)
+
+
+def _forbidden(step: PlanStep, name: str, contract: Contract, state: State) -> str:
+    """Why somebody may not go on with what another had begun. Who may change the world does only what a person has
+    approved that it does."""
+    gate = state.gates.get(step.id)
+    approved = gate is not None and any(voice.specialist == name for voice in gate.voices)
+    if contract.authority == "effect" and not approved:
+        return "has the authority to effect, and nobody has approved that it does this"
+    return _lacks(contract, step.where)
+
+
+def handed_to(step: PlanStep, task: TaskState, to: str, state: State, view: View) -> Voice | tuple[StopCode, str]:
+    """Who gets a task that is handed to a specialist or a capability, or why nobody does; it need not be one who has
+    not had it."""
     named = view.contract(to)
-    found = [(to, *named)] if named else [one for one in view.offering(to) if one[0] != task.specialist]
-    return next((Voice(name, seq) for name, seq, contract in found if _promises(contract, step.where)), None)
+    there = [(to, *named)] if named else [one for one in view.offering(to) if one[0] != task.specialist]
+    problems = {name: _forbidden(step, name, contract, state) for name, _, contract in there}
+    fit = [Voice(name, seq) for name, seq, _ in there if not problems[name]]
+    if fit:
+        return next((voice for voice in fit if not is_open(state, voice.specialist)), fit[0])
+    if there:
+        return "POLICY_BLOCKED", f"it was handed to {to!r}: " + "; ".join(f"{n} {p}" for n, p in problems.items())
+    return "TOOL_DOWN", f"nobody who may do it offers {to!r}, to which it was handed"
+
+
+def broken(state: State, specialist: str) -> str:
+    """What an open breaker says."""
+    return f"failed {state.breakers[specialist].failures} times in a row and gets nothing more in this run"
 
 
 def allowance(step: PlanStep, state: StepState, task: TaskState, voice: Voice, view: View) -> Allowance:
@@ -210,12 +263,14 @@ def _derived(*parts: str | int) -> str:
     return hashlib.sha256("\n".join(map(str, parts)).encode()).hexdigest()
 
 
-def oversized(state: State) -> int:
-    """The size of the state in bytes when it is over its limit, else 0. A bound comes first: the exact size is taken
-    only where tasks and values could come near the limit. What was said may stand at three places at once."""
+def oversized(state: State, grown: int, size: int) -> int:
+    """The size of the state in bytes when it is over its limit, else 0. `grown` events of `size` bytes made it what it
+    is. The exact size is taken only where tasks and values could come near the limit, after large events, and now and
+    then: so what comes in between adds little. What was said may stand at three places at once."""
     bound = 300 * (len(state.tasks) + len(state.facts) + len(state.missing)) + 3 * state.claimed
-    bound += VALUE_LIMIT * len(state.gates)
-    if bound < STATE_LIMIT // 2:
+    every = LOOK_EVERY if state.version < 128 * LOOK_EVERY else LOOK_EVERY // 8
+    due = state.version // every > (state.version - grown) // every
+    if bound < STATE_LIMIT // 2 and not due and size < LOOK_BYTES:
         return 0
-    size = len(encode(state))
-    return size if size > STATE_LIMIT else 0
+    exact = len(encode(state))
+    return exact if exact > STATE_LIMIT else 0

@@ -155,7 +155,7 @@ def ping_pong(scenario: Scenario, most: int) -> Scenario:
 
 def test_ping_pong_is_found_as_a_loop() -> None:
     scenario = ping_pong(desk(handoffs=20), 20)
-    what = "billing-desk handed it to delivery, 4 times with the same input"
+    what = 'billing-desk handed it to delivery, 4 times with the same input; 3 are allowed; the last: "not ours"'
     scenario.then(
         event("attempt_failed", code="HANDED_OFF", attempt=7),
         event("loop_found", task="letter", times=4, what=what),

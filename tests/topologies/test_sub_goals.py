@@ -93,9 +93,7 @@ def test_child_that_its_share_is_too_small_for_fails_and_says_so() -> None:
     asking = teach(step("one", "page", budget={"tokens": 300}), budget={"tokens": 1_000})
     scenario = settle(given(worker, team, asking, goal()))
     assert (scenario.state.end, scenario.state.code) == ("FAILED", "BUDGET_EXCEEDED")
-    assert (
-        "the budget of 300 tokens has 300 left (0 used, 0 reserved), and 500 would be needed" in scenario.state.reason
-    )
+    assert "300 of 300 tokens left (0 used, 0 reserved), 500 needed" in scenario.state.reason
 
 
 def test_shares_that_do_not_fit_together_come_one_after_the_other() -> None:
