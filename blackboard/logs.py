@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from schemas.spans import trace_id
 
 VARIABLE = "BLACKBOARD_LOG"
-FIELDS = ("run", "task", "attempt", "specialist", "execution", "latency_ms", "tokens", "code", "trace_id")
+FIELDS = ("run", "task", "attempt", "specialist", "execution", "latency_ms", "tokens", "micro_usd", "code", "trace_id")
 
 
 def as_json() -> bool:
