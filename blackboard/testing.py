@@ -14,7 +14,7 @@ This module composes both sides of the log by name, as the command does.
 import importlib
 import sys
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, Literal
@@ -23,6 +23,8 @@ from pydantic import JsonValue
 
 from blackboard.board import Board
 from blackboard.simulation.faults import Chance, Fault, Faults
+from blackboard.simulation.graph_steps import Source, T
+from blackboard.simulation.graph_steps import playbooks as random_playbooks
 from blackboard.simulation.graphs import Graph, Seeded, graph
 from blackboard.simulation.invariants import BATCHES, examined
 from blackboard.simulation.lies import LyingLog
@@ -51,6 +53,9 @@ __all__ = [
     "ScriptedSpecialist",
     "Simulation",
     "SimulationFailed",
+    "playbooks",
+    "random_simulation",
+    "simulations",
 ]
 
 _NAMES = {
@@ -302,9 +307,22 @@ class Simulation:
         runs, found = examined(happened, _parts(), batches)
         return make_report(self.seed, happened, runs, chance.made, _parts()), found
 
-    def _again(self, plan: Plan, faults: Sequence[Fault]) -> tuple[Sequence[Fault], Broken | None]:
+    def _again(self, plan: Plan, faults: Sequence[Fault]) -> tuple[Sequence[Fault], Broken | None, int]:
         report, found = self.attempt(plan, {fault.place: fault.kind for fault in faults})
-        return report.faults, found
+        return report.faults, found, report.steps
+
+    def stable(self, seeds: Iterable[int] = range(50)) -> Report:
+        """Every published run has the same outcome (end, result, facts) under each of `seeds`; the report of the first.
+        Raises AssertionError, which says what differs, and SimulationFailed."""
+        first: Report | None = None
+        for seed in seeds:
+            report = self.seeded(seed).run()
+            first = first or report
+            for run in first.outcomes:
+                difference = report.run(run).differs_from(first.run(run))
+                assert not difference, difference
+        assert first is not None, "name at least one seed"
+        return first
 
     def seeded(self, seed: int) -> "Simulation":
         """The same with another seed."""
@@ -338,6 +356,43 @@ def _of_graph(made: Graph, seed: int) -> Simulation:
         faults=made.faults,
         supervisors=made.supervisors,
     )
+
+
+def simulations() -> Any:
+    """A Hypothesis strategy: random task graphs, and the worlds around them, as Simulations."""
+    return _strategy(lambda source, seed: _of_graph(graph(source), seed))
+
+
+def playbooks() -> Any:
+    """A Hypothesis strategy: tuples of playbooks, of which later ones may ask for child runs of those before them."""
+    return _strategy(lambda source, seed: random_playbooks(source))
+
+
+def _strategy(make: Callable[[Source, int], Any]) -> Any:
+    from hypothesis import strategies
+
+    @strategies.composite
+    def made(draw: Any) -> Any:
+        return make(_Drawn(draw, strategies), draw(strategies.integers(0, 2**32)))
+
+    return made()
+
+
+class _Drawn:
+    """Choices of Hypothesis; what shrinks becomes the first of several, the lowest number, and false."""
+
+    def __init__(self, draw: Any, strategies: Any) -> None:
+        self._draw, self._strategies = draw, strategies
+
+    def pick(self, options: Sequence[T]) -> T:
+        picked: T = self._draw(self._strategies.sampled_from(options))
+        return picked
+
+    def number(self, low: int, high: int) -> int:
+        return int(self._draw(self._strategies.integers(low, high)))
+
+    def chance(self, rate: float) -> bool:
+        return bool(self._draw(self._strategies.integers(0, 99)) >= 100 - 100 * rate)
 
 
 def _main() -> int:

@@ -26,6 +26,7 @@ class RunReport:
     The methods raise AssertionError with what was found instead, and return the run, so they can be chained.
     """
 
+    seed: int
     run: str
     team: str
     end: str
@@ -45,24 +46,43 @@ class RunReport:
 
     def ended_as(self, end: str, code: str | None = None) -> "RunReport":
         """The run ended so, and with that code where one is given."""
-        found = f"{self.end or 'unfinished'} {self.code}".strip() + (f" ({self.reason})" if self.reason else "")
         wanted = f"{end} {code or ''}".strip()
         as_wanted = self.end == end and code in (None, self.code)
-        assert as_wanted, f"run {self.run} ended {found}, not {wanted}"
+        assert as_wanted, f"{self._named} ended {self._ending}, not {wanted}"
         return self
+
+    @property
+    def _named(self) -> str:
+        return f"seed {self.seed}: run {self.run}"
+
+    @property
+    def _ending(self) -> str:
+        return f"{self.end or 'nowhere'} {self.code}".strip() + (f" ({self.reason})" if self.reason else "")
+
+    def differs_from(self, other: "RunReport") -> str:
+        """What is another outcome here than in `other`; empty where the outcomes are equal."""
+        if self.outcome == other.outcome:
+            return ""
+        if (self.end, self.code) != (other.end, other.code):
+            return f"{self._named} ended {self._ending}, under seed {other.seed} {other._ending}"
+        for key in sorted({*self.facts, *other.facts}):
+            mine, theirs = (repr(one.facts.get(key, "nothing"))[:200] for one in (self, other))
+            if mine != theirs:
+                return f"{self._named} has {key} = {mine}, under seed {other.seed} {theirs}"
+        return f"{self._named} has the facts of seed {other.seed}, with other losers, keys that are missing, or result"
 
     def routed_to(self, *specialists: str) -> "RunReport":
         """Each of `specialists` was given a task of this run."""
         given = self._given()
         for name in specialists:
-            assert name in given, f"run {self.run} gave no task to {name}; it gave {_counted(given)}"
+            assert name in given, f"{self._named} gave no task to {name}; it gave {_counted(given)}"
         return self
 
     def not_routed_to(self, *specialists: str) -> "RunReport":
         """None of `specialists` was given a task of this run."""
         given = self._given()
         for name in specialists:
-            assert name not in given, f"run {self.run} gave {given[name]} tasks to {name}"
+            assert name not in given, f"{self._named} gave {given[name]} tasks to {name}"
         return self
 
     def _given(self) -> Counter[str]:
@@ -70,14 +90,14 @@ class RunReport:
 
     def called(self, tool: str, by: str | None = None) -> "RunReport":
         """The tool was called in this run."""
-        assert self._uses(tool, by), f"run {self.run} never called {tool}; it called {_counted(self._tools())}"
+        assert self._uses(tool, by), f"{self._named} never called {tool}; it called {_counted(self._tools())}"
         return self
 
     def never_called(self, tool: str, by: str | None = None) -> "RunReport":
         """The tool was not called in this run. A call that was refused, as it is none of the specialist's, is none."""
         uses = self._uses(tool, by)
         who = Counter(use.specialist for use in uses)
-        assert not uses, f"run {self.run} called {tool} {len(uses)} times: {_counted(who)}"
+        assert not uses, f"{self._named} called {tool} {len(uses)} times: {_counted(who)}"
         return self
 
     def _uses(self, tool: str, by: str | None) -> list[ToolUse]:
@@ -99,7 +119,7 @@ class RunReport:
         }
         for what, (count, limit, shares) in sums.items():
             assert limit is None or count <= limit, (
-                f"run {self.run} used {count} {what}, over {limit}: {_counted(shares)}"
+                f"{self._named} used {count} {what}, over {limit}: {_counted(shares)}"
             )
         return self
 
@@ -137,7 +157,7 @@ class Report:
 
 def make_report(seed: int, happened: Happened, runs: Histories, faults: Sequence[Fault], parts: Parts) -> Report:
     reports = {
-        run: _run_report(run, history, happened, parts)
+        run: _run_report(seed, run, history, happened, parts)
         for run, history in runs.items()
         if run != BOARD_RUN and history.events
     }
@@ -155,9 +175,10 @@ def make_report(seed: int, happened: Happened, runs: Histories, faults: Sequence
     )
 
 
-def _run_report(run: str, history: History, happened: Happened, parts: Parts) -> RunReport:
+def _run_report(seed: int, run: str, history: History, happened: Happened, parts: Parts) -> RunReport:
     state = history.folded.state
     return RunReport(
+        seed=seed,
         run=run,
         team=state.team,
         end=state.end,

@@ -9,15 +9,17 @@ from dataclasses import replace
 from blackboard.simulation.faults import Fault
 from blackboard.simulation.parts import Broken, Plan
 
-Again = Callable[[Plan, Sequence[Fault]], tuple[Sequence[Fault], Broken | None]]
-"""Simulates a plan with these faults and no others: those that came about, and what broke."""
+Again = Callable[[Plan, Sequence[Fault]], tuple[Sequence[Fault], Broken | None, int]]
+"""Simulates a plan with these faults and no others: those that came about, what broke, and how many steps it took."""
 TRIES = 400
+STEPS = 5_000_000
+"""Steps of all tries together: worlds that hang take many."""
 
 
 def shrunk(plan: Plan, faults: Sequence[Fault], found: Broken, again: Again) -> tuple[Plan, Sequence[Fault], Broken]:
-    """The least plan and faults that were found within TRIES tries, and what breaks there."""
+    """The least plan and faults that were found, and what breaks there."""
     search = _Search(plan, faults, found, again)
-    while search.tries < TRIES and (search.fewer_faults() or search.less_of_a_plan()):
+    while not search.is_over and (search.fewer_faults() or search.less_of_a_plan()):
         pass
     return search.plan, search.faults, search.found
 
@@ -25,14 +27,18 @@ def shrunk(plan: Plan, faults: Sequence[Fault], found: Broken, again: Again) -> 
 class _Search:
     def __init__(self, plan: Plan, faults: Sequence[Fault], found: Broken, again: Again) -> None:
         self.plan, self.faults, self.found, self._again = plan, list(faults), found, again
-        self.tries = 0
+        self._tries = self._steps = 0
+
+    @property
+    def is_over(self) -> bool:
+        return self._tries >= TRIES or self._steps >= STEPS
 
     def _still(self, plan: Plan, faults: Sequence[Fault]) -> bool:
         """Whether the same invariant breaks; then this is what is kept."""
-        if self.tries >= TRIES:
+        if self.is_over:
             return False
-        self.tries += 1
-        made, found = self._again(plan, faults)
+        made, found, steps = self._again(plan, faults)
+        self._tries, self._steps = self._tries + 1, self._steps + steps
         if found is None or found.invariant != self.found.invariant:
             return False
         self.plan, self.faults, self.found = plan, list(made), found

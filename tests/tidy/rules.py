@@ -47,7 +47,7 @@ MAY_IMPORT_LATE = {
     "*/cli_*.py": "a verb pays for its own imports only",
     "blackboard/options.py": "every verb imports it, also those that need no board",
     "*/__init__.py": "a package costs nothing until a name is used",
-    "blackboard/testing.py": "composes both sides by name",
+    "blackboard/testing.py": "composes both sides by name; hypothesis may be absent",
     "blackboard/telemetry.py": "opentelemetry may be absent",
     "specialists/llm.py": "openai may be absent",
     "projections/views.py": "the driver of PostgreSQL may be absent",
