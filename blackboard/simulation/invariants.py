@@ -11,6 +11,8 @@ from blackboard.simulation.invariants_of_a_run import (
     state_at_each_event,
     state_at_rest,
 )
+from blackboard.simulation.invariants_of_coordination import promises
+from blackboard.simulation.invariants_of_processes import conduct
 from blackboard.simulation.parts import Broken, Folded, Happened, History, Parts
 from schemas.codec import decode_event, decode_facts
 from schemas.inputs import read_input
@@ -40,7 +42,7 @@ def histories(happened: Happened, parts: Parts) -> dict[str, History]:
         if address is None or not address.run:
             continue
         run = address.run
-        known = found.get(run) or History(parts.unwritten(happened.log_id, run), [], {}, [])
+        known = found.get(run) or History(parts.unwritten(happened.log_id, run), [], {}, [], [])
         if address.family == "fact":
             found[run] = _with_facts(known, message.data, message.seq, message.headers or {}, parts)
         else:
@@ -53,6 +55,7 @@ def histories(happened: Happened, parts: Parts) -> dict[str, History]:
 def _with_facts(known: History, data: bytes, seq: int, headers: Mapping[str, str], parts: Parts) -> History:
     facts = decode_facts(data)
     known.events.extend(decode_event(memoryview(raw)) for raw in facts.events)
+    known.stored.extend(seq for _ in facts.events)
 
     def each(state: Any, event: Any) -> None:
         known.problems.extend(state_at_each_event(state))
@@ -74,6 +77,8 @@ def _broken(happened: Happened, runs: Histories, parts: Parts, batches: Sequence
             yield from attempts_end_once(run, history)
             yield from facts_are_claimed(run, history)
             yield from booked_usage(run, history)
+            yield from promises(run, history, happened.stored_s)
+    yield from conduct(happened, runs)
     yield from _held(happened, runs, parts)
     if happened.hung:
         yield Broken("runs end", happened.hung)

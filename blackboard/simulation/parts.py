@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, Protocol
 
 from blackboard.log import Message
+from blackboard.queue import TaskKey
 from schemas import events as e
 from schemas.contracts import Contract
 from schemas.goals import Budget
@@ -34,12 +35,13 @@ class Broken(NamedTuple):
 
 class History(NamedTuple):
     """One run as the log has it: its events, and its inputs by sequence as (author, body). `problems` are what was
-    found wrong while it was folded."""
+    found wrong while it was folded; `stored` are the sequences of the messages that hold the events."""
 
     folded: Folded
     events: list[e.Event]
     inputs: dict[int, tuple[str, Any]]
     problems: list[Broken]
+    stored: list[int]
 
 
 class SpecialistLike(Protocol):
@@ -109,13 +111,15 @@ class Staff:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a simulated world begins with, beside the seed and the faults."""
+    """Everything that a simulated world begins with, beside the seed and the faults. `punctual`: there is so much time
+    that no attempt may end because nobody began or ended it."""
 
     playbooks: tuple[Playbook, ...]
     staff: tuple[Staff, ...]
     goals: tuple[Published, ...]
     people: tuple[Person, ...] = ()
     supervisors: int = 2
+    punctual: bool = False
     limit_s: float = 4 * 3600.0
     limit_steps: int = 2_000_000
 
@@ -141,12 +145,30 @@ class ToolUse(NamedTuple):
     refused: bool
 
 
+class Enqueued(NamedTuple):
+    """A supervisor put a task into the queue when the log's head was `head`; when it last looked at what is in the
+    queue, the head was `looked`."""
+
+    key: TaskKey
+    head: int
+    looked: int
+
+
+class Acknowledged(NamedTuple):
+    """A worker took a task out of the queue when the log's head was `head`."""
+
+    key: TaskKey
+    head: int
+
+
 @dataclass
 class Happened:
     """What came of a simulated world. `problems` are what processes died of; `hung` says why it did not come to its
-    end, else it is empty. `held` are the runs as the supervisors hold them at the end."""
+    end, else it is empty. `held` are the runs as the supervisors hold them at the end. `stored_s` is when each message
+    of the log was stored; `undisturbed`: nothing went wrong."""
 
     log_id: str
+    plan: Plan
     messages: Sequence[Message] = ()
     duration_s: float = 0.0
     steps: int = 0
@@ -156,3 +178,7 @@ class Happened:
     hung: str = ""
     held: list[Folded] = field(default_factory=list)
     processes: int = 0
+    stored_s: Sequence[float] = ()
+    undisturbed: bool = False
+    enqueued: list[Enqueued] = field(default_factory=list)
+    acknowledged: list[Acknowledged] = field(default_factory=list)

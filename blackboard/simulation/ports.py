@@ -10,6 +10,7 @@ from blackboard.memory import MemoryLog
 from blackboard.memory_queue import MemoryDelivery, MemoryQueue, Waiting
 from blackboard.queue import Delivery, Entry, QueueUnavailable, TaskKey
 from blackboard.simulation import faults as f
+from blackboard.simulation.parts import Acknowledged, Enqueued, Happened
 from blackboard.simulation.processes import Process
 
 
@@ -20,9 +21,17 @@ class Clock:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s, self._back_ms = now_s, 0
+        self.stored_s: list[float] = []
+        """When it was asked, which is when a message was stored."""
 
     def ms(self) -> int:
+        self.stored_s.append(self._now_s())
         return self.START_MS + round(self._now_s() * 1000) - self._back_ms
+
+    @property
+    def head(self) -> int:
+        """The sequence of the last stored message."""
+        return len(self.stored_s)
 
     def set_back(self, seconds: float) -> None:
         self._back_ms += round(seconds * 1000)
@@ -133,10 +142,12 @@ class ShuffledQueue(MemoryQueue):
 
 
 class SimulatedQueue:
-    """A connection of `process` to the queue."""
+    """A connection of `process` to the queue. What it does is noted in `happened`, with the head of the log as `clock`
+    counts it."""
 
-    def __init__(self, inner: MemoryQueue, process: Process) -> None:
-        self._inner, self._process = inner, process
+    def __init__(self, inner: MemoryQueue, process: Process, clock: Clock, happened: Happened) -> None:
+        self._inner, self._process, self._clock, self._happened = inner, process, clock, happened
+        self._looked = 0
 
     async def _enter(self, call: str, kinds: tuple[str, ...] = f.QUEUE_CALLS) -> f.Drawn:
         drawn = await self._process.enter(call, kinds)
@@ -158,6 +169,7 @@ class SimulatedQueue:
 
     async def put(self, entries: Sequence[Entry]) -> None:
         drawn = await self._enter("put")
+        self._happened.enqueued += [Enqueued(one.key, self._clock.head, self._looked) for one in entries]
         if drawn.kind in {"lost_ack", "crash"}:
             entries = [one for number, one in enumerate(entries) if drawn.bit(number)]
         await self._inner.put(entries)
@@ -165,6 +177,7 @@ class SimulatedQueue:
 
     async def keys(self) -> set[TaskKey]:
         drawn = await self._enter("keys")
+        self._looked = self._clock.head
         found = await self._inner.keys()
         self._leave(drawn)
         return found
@@ -182,7 +195,10 @@ class SimulatedQueue:
             return None
         if drawn.kind == "redelivered":
             await delivery.release()
-        return SimulatedDelivery(delivery, self._process)
+        return SimulatedDelivery(delivery, self._process, self._acknowledged)
+
+    def _acknowledged(self, key: TaskKey) -> None:
+        self._happened.acknowledged.append(Acknowledged(key, self._clock.head))
 
     async def cancel(self, key: TaskKey) -> None:
         drawn = await self._process.enter("cancel", f.CANCELS)
@@ -195,8 +211,8 @@ class SimulatedQueue:
 
 
 class SimulatedDelivery:
-    def __init__(self, inner: MemoryDelivery, process: Process) -> None:
-        self._inner, self._process = inner, process
+    def __init__(self, inner: MemoryDelivery, process: Process, note_ack: Callable[[TaskKey], None]) -> None:
+        self._inner, self._process, self._note_ack = inner, process, note_ack
         self.key, self.data, self.headers, self.count = inner.key, inner.data, inner.headers, inner.count
 
     async def extend(self) -> None:
@@ -206,6 +222,7 @@ class SimulatedDelivery:
         self._process.leave(drawn)
 
     async def ack(self) -> None:
+        self._note_ack(self.key)
         drawn = await self._process.enter("ack", f.LAST_WORDS)
         if drawn.kind != "lost_ack":
             await self._inner.ack()

@@ -63,7 +63,7 @@ class World:
         self._work_over, self._over, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._wanted: set[str] = {goal.run for goal in plan.goals}
         self._ended: set[str] = set()
-        self._happened = Happened(LOG_ID)
+        self._happened = Happened(LOG_ID, plan)
 
     def _share(self, place: str) -> float:
         return self._chance.share(self._chance.numbered(place))
@@ -72,6 +72,7 @@ class World:
         """What came of it; `hung` says why it was left."""
         happened = self._happened
         happened.messages = [message async for messages in self._log.scan() for message in messages]
+        happened.stored_s, happened.undisturbed = self._clock.stored_s, not self._chance.made
         happened.duration_s, happened.steps, happened.hung = self._loop.time(), self._loop.steps, hung
         if hung and (waiting := sorted(self._wanted - self._ended)):
             happened.hung += f"; not ended: {', '.join(waiting)}"
@@ -148,7 +149,10 @@ class World:
 
     def _board(self, process: Process, log: Any = None) -> Board:
         log = log or SimulatedLog(self._log, process, self._clock)
-        return Board(self._subjects, log, SimulatedQueue(self._queue, process), self._blobs)
+        return Board(self._subjects, log, self._queue_of(process), self._blobs)
+
+    def _queue_of(self, process: Process) -> SimulatedQueue:
+        return SimulatedQueue(self._queue, process, self._clock, self._happened)
 
     async def _supervise(self, process: Process) -> None:
         batch = BATCHES[int(self._chance.share("batch", process.name) * len(BATCHES))]
