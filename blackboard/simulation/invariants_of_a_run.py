@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
 from schemas.inputs import ChildEnded, Ended
-from schemas.usage import Amount, Usage, amount
+from schemas.usage import Amount, Limits, Usage, amount
 
 LATE_LIMIT = 100
-"""Late inputs of an author that a run records; what is used after that is booked to nobody."""
+"""Late inputs of an author that a run records; what is used after that is booked to nobody, unless it was awaited."""
 DIMENSIONS = ("tokens", "tool_calls", "micro_usd")
 AFTER_THE_END = (e.InputLate, e.AuthorMuted, e.RulesChanged)
 
@@ -52,9 +52,14 @@ def state_at_rest(state: Any) -> Iterator[Broken]:
             yield Broken("what is in flight is counted", f"{where}: {state.in_flight}, tasks say {len(dispatched)}")
         if not state.in_flight and not any(name != "run.deadline" for name in state.timers):
             yield Broken("a run that goes on waits for something", where)
-    reserved = sum((amount(one.limits) for task in state.tasks.values() for one in task.open), Amount())
+    reserved = sum((_set_aside(state, one.limits) for task in state.tasks.values() for one in task.open), Amount())
     if reserved != state.reserved:
         yield Broken("what is reserved is what attempts hold", f"{where}: {state.reserved}, attempts {reserved}")
+
+
+def _set_aside(state: Any, limits: Limits) -> Amount:
+    """What a reservation takes up of the budget: nothing where the run has none."""
+    return Amount(*(getattr(limits, n) or 0 if getattr(state.budget, n) is not None else 0 for n in DIMENSIONS))
 
 
 # --- ends -------------------------------------------------------------------------------------------------------------
@@ -190,7 +195,7 @@ def _booked(history: History) -> Iterator[Usage]:
     had, late = _Had(), dict[str, int]()
     seen: set[tuple[str, str, str]] = set()
     children: set[str] = set()
-    ending = {event.cause.seq for event in history.events if isinstance(event, EndOfAttempt)}
+    recorded = {event.cause.seq for event in history.events if isinstance(event, EndOfAttempt | e.InputLate)}
     events = [(event.cause.seq, 1, number, event) for number, event in enumerate(history.events)]
     ends = [(seq, 0, 0, body) for seq, (_, body) in history.inputs.items() if isinstance(body, Ended | ChildEnded)]
     for seq, _, _, item in sorted([*events, *ends], key=lambda one: one[:3]):
@@ -198,11 +203,11 @@ def _booked(history: History) -> Iterator[Usage]:
             case Ended() as end:
                 author = history.inputs[seq][0]
                 name = (end.task, author, end.execution[:64])
-                counted = seq in ending or late.get(author, 0) < LATE_LIMIT
+                counted = seq in recorded or late.get(author, 0) < LATE_LIMIT
                 if name not in seen and counted and had.by(end.task, author):
                     seen.add(name)
                     yield end.usage
-            case ChildEnded(child=child, usage=usage) if child in children and seq in ending:
+            case ChildEnded(child=child, usage=usage) if child in children and seq in recorded:
                 children.discard(child)
                 yield usage
             case e.InputLate(author=author):

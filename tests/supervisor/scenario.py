@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 from msgspec.structs import astuple
 
+from projections.bookings import set_aside
 from projections.canonical import State
 from projections.evolve import evolve
 from projections.history import Folded, state_digest, unwritten
@@ -269,7 +270,7 @@ def check_budget(state: State) -> None:
     if max(astuple(state.usage)) < COUNT_LIMIT:
         assert amount(state.usage) == state.charged + state.overrun
     opened = [one.limits for task in state.tasks.values() for one in task.open]
-    assert sum((amount(limits) for limits in opened), Amount()) == state.reserved
+    assert sum((set_aside(state.budget, limits) for limits in opened), Amount()) == state.reserved
 
 
 def given(*said: Said | Due) -> Scenario:
