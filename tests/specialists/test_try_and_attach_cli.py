@@ -2,18 +2,23 @@
 
 import asyncio
 import json
+import os
+import pty
 import signal
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import jsonschema_rs
 import pytest
 from click.testing import CliRunner, Result
 
 from blackboard.board import Board
 from blackboard.cli import cli
+from blackboard.cli_schema import message_schema
 from blackboard.client import Client
 from blackboard.queue import Entry, TaskKey
 from blackboard.server import EmbeddedServer
@@ -29,7 +34,7 @@ FILE = """
 import asyncio, os
 from pydantic import BaseModel
 from schemas.playbooks import Playbook, Step
-from specialists.specialist import Context, Stop, Team, specialist
+from specialists.specialist import Bid, Budget, Context, HandOff, Stop, Team, specialist, tool
 
 class Item(BaseModel):
     word: str
@@ -63,6 +68,23 @@ class Unmade:
 def other(item: Item) -> Item:
     print("noise")
     return item
+
+async def pay(to: str, usd: float = 1.5) -> str:
+    return f"{to} has {usd}"
+
+def price(item: Item) -> Bid:
+    return Bid(can=item.word != "none", confidence=0.75, micro_usd=20_000 * item.times, seconds=1.5)
+
+@specialist("buyer", offers="buying", authority="propose", bid=price, budget=Budget(usd=0.5),
+            tools=[tool(pay, confirm=True, usd=0.25)])
+async def buyer(item: Item, context: Context) -> dict[str, str]:
+    context.use(input_tokens=7, usd=0.0123)
+    if item.word == "legal":
+        raise HandOff("lawyers", "about a contract")
+    if item.word == "dear":
+        context.use(usd=1)
+    count = await context.ask(f"how many of {item.word}?", {"type": "integer", "minimum": 1}, action={"shelf": "é"})
+    return {"bought": f"{count}: {await context.tool(pay, to='ann')}, attempt {context.task.attempt}"}
 """
 TEAM = FILE + 'TEAM = Team(Playbook(team="echoing", steps=[Step(id="a", capability="echoes")]), [echo, other])\n'
 
@@ -144,7 +166,7 @@ def test_try_of_an_input_out_of_schema(file: str) -> None:
         (["{file}:echo", "@nowhere"], "nowhere: No such file"),
         (["{file}:echo", "word"], "is not key=value"),
         (["{file}"], "choose one: "),
-        (["{file}:nobody"], "it has Unmade, echo, echo-cli, other, unmade"),
+        (["{file}:nobody"], "it has Unmade, buyer, echo, echo-cli, other, unmade"),
         (["./nowhere.py"], "there is no file"),
         (["{file}:unmade"], "specialist 'unmade' cannot be made: KeyError: 'NO_SUCH_VARIABLE'"),
     ],
@@ -154,6 +176,95 @@ def test_try_of_what_cannot_be_tried(file: str, arguments: list[str], message: s
     assert shown.exit_code == 2
     assert message in shown.stderr
     assert shown.stderr.count("\n") == 1
+
+
+# --- try: bids, questions, hand-offs, money ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "text", "value"),
+    [
+        (
+            ["word=tea", "times=3"],
+            "bid: confidence 0.75, 0.06 USD, 1.5 s\n",
+            {"can": True, "confidence": 0.75, "micro_usd": 60_000, "seconds": 1.5},
+        ),
+        (
+            ["word=none"],
+            "bid: cannot do it\n",
+            {"can": False, "confidence": 0.75, "micro_usd": 20_000, "seconds": 1.5},
+        ),
+    ],
+)
+def test_try_shows_the_bid(file: str, words: list[str], text: str, value: dict[str, Any]) -> None:
+    shown = run("try", f"{file}:buyer", "--bid", *words)
+    assert (shown.exit_code, shown.stdout) == (0, text)
+    assert json.loads(run("try", f"{file}:buyer", "--bid", *words, "--json").stdout)["value"] == value
+
+
+def test_try_says_whom_it_is_handed_to(file: str) -> None:
+    shown = run("try", f"{file}:buyer", "word=legal")
+    assert shown.exit_code == 4
+    assert shown.stdout == "HANDED_OFF to lawyers: about a contract\ninput_tokens 7  cost 0.0123 USD\n"
+    assert json.loads(run("try", f"{file}:buyer", "word=legal", "--json").stdout)["to"] == "lawyers"
+
+
+def test_try_holds_the_budget(file: str) -> None:
+    shown = run("try", f"{file}:buyer", "word=dear")
+    assert shown.exit_code == 4
+    assert shown.stdout == (
+        "BUDGET_EXCEEDED: the budget is 0.5 USD, 1.0123 USD are used\ninput_tokens 7  cost 1.0123 USD\n"
+    )
+
+
+def test_try_without_a_terminal_says_what_it_asks(file: str) -> None:
+    shown = run("try", f"{file}:buyer", "word=tea", input="3\n")
+    assert shown.exit_code == 7
+    assert shown.stdout.splitlines() == [
+        "NEEDS_INPUT: how many of tea?",
+        '  action {"shelf": "é"}',
+        '  answer {"minimum": 1, "type": "integer"}',
+        "input_tokens 7  cost 0.0123 USD",
+    ]
+    record = json.loads(run("try", f"{file}:buyer", "word=tea", "--json").stdout)
+    assert (record["code"], record["question"]["ask"]) == ("NEEDS_INPUT", "how many of tea?")
+    assert len(record["question"]["digest"]) == 64
+
+
+def at_a_terminal(file: str, typed: str) -> "subprocess.CompletedProcess[str]":
+    """`try`, with somebody who types."""
+    theirs, ours = pty.openpty()
+    try:
+        os.write(theirs, typed.encode())
+        command = [sys.executable, "-m", "blackboard.cli", "try", f"{file}:buyer", "word=tea"]
+        return subprocess.run(command, stdin=ours, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    finally:
+        os.close(ours)
+        os.close(theirs)
+
+
+def test_try_asks_at_a_terminal_until_the_answer_fits(file: str) -> None:
+    shown = at_a_terminal(file, "many\n0\n3\ny\n")
+    assert shown.returncode == 0, shown.stderr
+    value, *rest = shown.stdout.split("\ntool ")
+    assert json.loads(value) == {"bought": "3: ann has 1.5, attempt 3"}
+    assert rest[0].startswith("pay: ok  ")
+    assert rest[0].splitlines()[-1] == "input_tokens 21  tool_calls 1  cost 0.2869 USD"
+    said = shown.stderr.splitlines()
+    assert said[:3] == [
+        "how many of tea?",
+        '  action {"shelf": "é"}',
+        '  answer {"minimum": 1, "type": "integer"}',
+    ]
+    assert "answer: 'many' is not JSON, which integer needs" in shown.stderr
+    assert "the answer: / breaks /minimum" in shown.stderr
+    assert '  action {"arguments": {"to": "ann", "usd": 1.5}, "tool": "pay"}' in shown.stderr
+
+
+def test_try_of_what_is_denied(file: str) -> None:
+    shown = at_a_terminal(file, "3\nn\n")
+    assert shown.returncode == 5
+    assert shown.stdout == "POLICY_BLOCKED: denied: may buyer call pay?\ninput_tokens 14  cost 0.0246 USD\n"
 
 
 # --- attach and detach ------------------------------------------------------------------------------------------------
@@ -204,13 +315,13 @@ def _where(server: EmbeddedServer, board: TestBoard) -> list[str]:
     return ["--nats", server.url, "--board", board.subjects.board, "--name", "tester"]
 
 
-async def _put(board: TestBoard, word: str) -> None:
+async def _put(board: TestBoard, word: str, name: str = "echo-cli") -> None:
     task = Task(
         log=board.log.id,
         run="run",
         task="step",
         attempt=1,
-        specialist="echo-cli",
+        specialist=name,
         contract=1,
         items=(Item("key", {"word": word}),),
         facts={},
@@ -219,8 +330,8 @@ async def _put(board: TestBoard, word: str) -> None:
         work_ms=30_000,
         span="0" * 16,
     )
-    await board.queue.ensure(["echo-cli", "other"])
-    await board.queue.put([Entry(TaskKey("echo-cli", "run", "step", 1), encode(task))])
+    await board.queue.ensure(["buyer", "echo-cli", "other"])
+    await board.queue.put([Entry(TaskKey(name, "run", "step", 1), encode(task))])
 
 
 async def test_attached_team_offers_works_and_drains(server: EmbeddedServer, board: TestBoard, team: str) -> None:
@@ -244,6 +355,31 @@ async def test_attached_team_offers_works_and_drains(server: EmbeddedServer, boa
     assert isinstance(end, Ended)
     assert end.claims[0].value == {"word": "abab", "confidence": 0.5}
     assert await board.queue.keys() == set()
+
+
+async def test_attached_worker_says_what_was_spent_and_who_has_it_now(
+    server: EmbeddedServer, board: TestBoard, file: str
+) -> None:
+    await _put(board, "legal", "buyer")
+    async with attached(f"{file}:buyer", *_where(server, board)) as worker:
+        stored = await worker.until("stored")
+        assert await worker.end(signal.SIGTERM) == 0
+    assert (stored["code"], stored["to"], stored["message"]) == ("HANDED_OFF", "lawyers", "about a contract")
+    assert stored["usage"] == {"input_tokens": 7, "micro_usd": 12_300}
+
+
+async def test_contract_on_the_board_shows_everything(server: EmbeddedServer, board: TestBoard, file: str) -> None:
+    async with attached(f"{file}:buyer", *_where(server, board)) as worker:
+        await worker.until("attached")
+        shown = await asyncio.to_thread(run, "schema", "buyer", *_where(server, board))
+        assert await worker.end(signal.SIGTERM) == 0
+    contract = json.loads(shown.stdout)
+    assert contract["budget"] == {"tokens": None, "tool_calls": None, "micro_usd": 500_000}
+    assert contract["tools"] == [{"tool": "pay", "scopes": [], "confirm": True}]
+    assert len(contract["stops"]) == 10
+    assert jsonschema_rs.is_valid(message_schema("contract"), contract)
+    for schema in (contract["input"], contract["output"]):
+        jsonschema_rs.validator_for(schema)
 
 
 async def test_ctrl_c_releases_what_does_not_end(server: EmbeddedServer, board: TestBoard, file: str) -> None:
