@@ -168,6 +168,9 @@ class SimulatedQueue:
         self._leave(drawn)
 
     async def put(self, entries: Sequence[Entry]) -> None:
+        if not entries:
+            self._process.require_alive()
+            return
         drawn = await self._enter("put")
         self._happened.enqueued += [Enqueued(one.key, self._clock.head, self._looked) for one in entries]
         if drawn.kind in {"lost_ack", "crash"}:
