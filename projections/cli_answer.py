@@ -58,27 +58,29 @@ def _read(path: str) -> str:
 def checked(text: str, schema: dict[str, Any]) -> Any:
     """The value that `text` stands for. Raises BadInput where it does not satisfy the schema.
 
-    A text that begins like JSON and is none is taken as it is only where nothing but a text is asked for. `5` is a text
-    where a number would not do.
+    A text that begins like JSON and is none is taken as it is only where the schema takes no objects and lists; `5` is
+    a text only where it takes no numbers either.
     """
     as_text, like_json = _problem(text, schema), text.lstrip().startswith(_BRACKETS)
     try:
         meant = json.loads(text)
     except (ValueError, RecursionError) as error:
-        if not as_text and not (like_json and _takes_more(schema)):
+        if not as_text and not (like_json and _takes(schema, {}, [])):
             return text
-        problem = f"it is not JSON: {error}" if like_json else as_text
+        reason = "it is nested too deep" if isinstance(error, RecursionError) else f"it is not JSON: {error}"
+        problem = reason if like_json else as_text
     else:
         problem = _problem(meant, schema)
         if not problem:
             return meant
-        if not as_text and not isinstance(meant, str):
+        if not as_text and not isinstance(meant, str) and not _takes(schema, {}, [], 0):
             return text
     raise BadInput(f"the answer {clean(text)[:60]!r} does not do: {problem}")
 
 
-def _takes_more(schema: dict[str, Any]) -> bool:
-    return violation(schema, {}) is None or violation(schema, []) is None
+def _takes(schema: dict[str, Any], *values: Any) -> bool:
+    """Whether the schema takes one of these."""
+    return any(violation(schema, one) is None for one in values)
 
 
 def _problem(answer: Any, schema: dict[str, Any]) -> str:

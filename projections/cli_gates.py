@@ -55,9 +55,11 @@ class Refused(Exception):
 
 
 class Asked(Struct, frozen=True):
-    """The gate that is meant. `vain`: why an answer to it would leave no trace, with the digest that it cites."""
+    """The gate that is meant, as of `version` of the run. `vain`: why an answer to it would leave no trace, with the
+    digest that it cites."""
 
     run: str
+    version: int
     name: str
     gate: Gate
     vain: Callable[[str], str]
@@ -108,7 +110,7 @@ async def _look(options: BoardOptions, text: str, name: str | None, verb: Verb) 
         state, found, gate = await _find_gate(board, run, name, verb, settings.name)
         if not options.as_json:
             await show_gate(board, run, found, gate)
-    return Asked(run, found, gate, partial(_vain, state, found, gate, settings.name))
+    return Asked(run, state.version, found, gate, partial(_vain, state, found, gate, settings.name))
 
 
 async def _send(options: BoardOptions, asked: Asked, cited: str | None, append: Append) -> dict[str, Any]:
@@ -117,7 +119,7 @@ async def _send(options: BoardOptions, asked: Asked, cited: str | None, append: 
         raise Refused(f"not sent: {problem}")
     async with open_board(settings.nats, settings.board, name="answer") as board:
         seq = await append(Client(board, settings.name), asked.run, asked.name, digest)
-        await _read_back(board, asked.run, asked.name, settings.name, seq)
+        await _read_back(board, asked, settings.name, seq)
     return {"run": asked.run, "gate": asked.name, "digest": digest, "seq": seq}
 
 
@@ -182,12 +184,13 @@ def _muted(run: str, author: str) -> str:
 # --- after ------------------------------------------------------------------------------------------------------------
 
 
-async def _read_back(board: Board, run: str, name: str, author: str, seq: int) -> None:
+async def _read_back(board: Board, asked: Asked, author: str, seq: int) -> None:
     """Wait for what the run made of the answer. Raises Refused with the run's reason."""
+    run, name = asked.run, asked.name
 
     def in_vain(state: State) -> bool:
         """Nothing will be recorded: somebody else was faster."""
-        return is_muted(state, author) and name in state.gates and name not in state.open_gates
+        return state.version >= asked.version and is_muted(state, author) and name not in state.open_gates
 
     folded = await follow_to(board, run, seq, in_vain)
     _, events = await history(board, run)

