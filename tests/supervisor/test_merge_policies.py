@@ -205,7 +205,7 @@ def test_bids_are_ranked_by_score_and_then_by_name() -> None:
     said = [
         claim("w", bid(0.9, 100_000, 10.0)),  # 0.9 - 0.2 - 0.1
         claim("v", bid(0.8)),
-        claim("u", bid(0.8)),
+        claim("u", bid(0.9, 50_000)),  # 0.9 - 0.1: as good as v
         claim("x", bid(1.0, can=False)),
         claim("y", {"can": True}),
         claim("z", "I can"),
