@@ -5,12 +5,14 @@ So a fault that is left out leaves the others where they are, as far as the same
 places is enough to make the same faults again.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from hashlib import blake2b
 from typing import NamedTuple
 
 _FRACTION = 2.0**-53
+_THREE = struct.Struct(">QQQ").unpack
 
 
 @dataclass(frozen=True)
@@ -119,6 +121,7 @@ class Chance:
     def __post_init__(self) -> None:
         self._key = str(self.seed).encode()[:64]
         self._counts: dict[str, int] = {}
+        self._totals: dict[tuple[str, ...], float] = {}
 
     def share(self, *place: object) -> float:
         """0 to 1, the same whenever it is drawn for the same place."""
@@ -158,16 +161,19 @@ class Chance:
         if self.only is not None:
             kind = self.only.get(place, "")
             return kind if kind in kinds else ""
+        if share >= self._total(kinds):
+            return ""
         for kind in kinds:
             share -= getattr(self.faults, kind)
             if share < 0:
                 return kind
         return ""
 
+    def _total(self, kinds: tuple[str, ...]) -> float:
+        if kinds not in self._totals:
+            self._totals[kinds] = sum(getattr(self.faults, kind) for kind in kinds)
+        return self._totals[kinds]
+
     def _shares(self, place: str) -> tuple[float, float, float]:
-        drawn = blake2b(place.encode(), digest_size=21, key=self._key).digest()
-        return (
-            (int.from_bytes(drawn[:7], "big") >> 3) * _FRACTION,
-            (int.from_bytes(drawn[7:14], "big") >> 3) * _FRACTION,
-            (int.from_bytes(drawn[14:], "big") >> 3) * _FRACTION,
-        )
+        first, second, third = _THREE(blake2b(place.encode(), digest_size=24, key=self._key).digest())
+        return (first >> 11) * _FRACTION, (second >> 11) * _FRACTION, (third >> 11) * _FRACTION

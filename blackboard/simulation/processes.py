@@ -63,7 +63,9 @@ class Process:
             await asyncio.sleep(drawn.delay_s)
         if drawn.kind == "pause":
             self._paused_until_s = self.loop.time() + self.chance.faults.pause_s * drawn.share
-        await self.unpaused()
+        if self._paused_until_s > self.loop.time():
+            await self.unpaused()
+        self.require_alive()
         if drawn.kind == "crash" and drawn.share < 0.5:
             self.crash()
         return drawn
