@@ -255,19 +255,26 @@ class Budgets(Check):
 
 
 class Breakers(Check):
-    """A breaker opens when a specialist has failed so often in a row, then and not before; it gets nothing more."""
+    """A breaker opens when a specialist has failed so often in a row, then and not before; it gets nothing more.
+    Attempts that nobody began do not count."""
 
     def __init__(self, known: Known) -> None:
         super().__init__(known)
         self._failures: dict[str, int] = {}
+        self._started: set[tuple[str, int]] = set()
 
     def see(self, event: e.Event) -> Iterator[Broken]:
         limit = self.known.plan.breaker if self.known.plan else 0
         match event:
+            case e.TaskStarted(task=task, attempt=attempt):
+                self._started.add((task, attempt))
             case e.AttemptFailed(task=task, code=code, lost=True) | e.TaskEnded(task=task, code=code):
+                begun = bool(event.execution) or (task, event.attempt) in self._started
                 made = self.known.flying.get(task)
-                if made and not made.child:
+                if made and begun and not made.child:
                     self._count(made.specialist, code, limit)
+            case e.AttemptStale(task=task) if made := self.known.flying.get(task):
+                self._count(made.specialist, "", limit)
             case e.TaskDispatched(task=task, specialist=specialist, child=""):
                 if limit and (failures := self._failures.get(specialist, 0)) >= limit:
                     what = f"{task} is given to {specialist} after {failures} failures in a row; the limit is {limit}"
@@ -301,6 +308,7 @@ class Gates(Check):
         match event:
             case e.GateOpened(gate=gate):
                 self._open[gate] = event
+                self._approved.discard(gate)
                 if event.digest != self._digest(event):
                     yield Broken("a gate has the digest of what it asks", gate)
             case e.GateAnswered(gate=gate):
@@ -308,8 +316,9 @@ class Gates(Check):
                     yield Broken("a gate is answered by whom it asks", f"{gate}, by {event.by}: {problem}")
                 if event.approved:
                     self._approved.add(gate)
-            case e.StepExpanded(step=step) if self.known.steps[step].gate and step not in self._approved:
-                yield Broken("what needs an approval has it", step)
+            case e.StepExpanded(step=step, items=items) if items and self.known.steps[step].gate:
+                if step not in self._approved:
+                    yield Broken("what needs an approval has it", step)
 
     def _digest(self, gate: e.GateOpened) -> str:
         by = [[voice.specialist, voice.contract] for voice in gate.voices]
