@@ -133,6 +133,7 @@ class Attempts(Check):
         super().__init__(known)
         self._lost: dict[str, int] = {}
         self._waits: dict[str, int] = {}
+        self._with: dict[str, str] = {}
 
     def see(self, event: e.Event) -> Iterator[Broken]:
         match event:
@@ -142,20 +143,31 @@ class Attempts(Check):
                 self._lost[task] = self._lost.get(task, 0) + 1
             case e.AttemptFailed(task=task, code="TIMEOUT"):
                 self._waits[task] = self._waits.get(task, 0) + 1
-            case e.TaskDispatched(task=task):
-                step, number = self.known.tasks[task]
-                allowed = step.attempts or (ATTEMPTS_OF_A_TEAM if step.team else None)
-                lost, waits = self._lost.get(task, 0), self._waits.get(task, 0)
-                if allowed is not None and lost >= allowed:
-                    yield Broken("a task has the attempts that its step lets", f"{task}: {lost} of {allowed} failed")
-                if waits >= WAITS_LIMIT:
-                    yield Broken("a task has the attempts that its step lets", f"{task}: nobody began it {waits} times")
-                items = 1 if number < 0 or step.team else len(self.known.items(task))
-                if not step.team and event.wait_ms != step.wait_ms:
-                    yield Broken("an attempt has the time that its step lets", f"{task}: wait {event.wait_ms} ms")
-                if step.work_ms is not None and event.work_ms != items * step.work_ms:
-                    what = f"{event.work_ms} ms for {items} items of {step.work_ms} ms"
-                    yield Broken("an attempt has the time that its step lets", f"{task}: {what}")
+            case e.TaskDispatched(task=task, specialist=specialist):
+                if self._with.setdefault(task, specialist) != specialist:
+                    self._lost[task] = self._waits[task] = 0
+                self._with[task] = specialist
+                yield from self._tries(event)
+                yield from self._times(event)
+
+    def _tries(self, event: e.TaskDispatched) -> Iterator[Broken]:
+        step, _ = self.known.tasks[event.task]
+        allowed = step.attempts or (ATTEMPTS_OF_A_TEAM if step.team else None)
+        lost, waits = self._lost.get(event.task, 0), self._waits.get(event.task, 0)
+        if allowed is not None and lost >= allowed:
+            yield Broken("a task has the attempts that its step lets", f"{event.task}: {lost} of {allowed} failed")
+        if waits >= WAITS_LIMIT:
+            yield Broken("a task has the attempts that its step lets", f"{event.task}: nobody began {waits}")
+
+    def _times(self, event: e.TaskDispatched) -> Iterator[Broken]:
+        step, number = self.known.tasks[event.task]
+        items = 1 if number < 0 or step.team else len(self.known.items(event.task))
+        if not step.team and event.wait_ms != step.wait_ms:
+            what = f"{event.task}: {event.wait_ms} ms to wait, the step says {step.wait_ms}"
+            yield Broken("an attempt has the time that its step lets", what)
+        if step.work_ms is not None and event.work_ms != items * step.work_ms:
+            what = f"{event.task}: {event.work_ms} ms for {items} items of {step.work_ms} ms"
+            yield Broken("an attempt has the time that its step lets", what)
 
 
 class Timers(Check):
