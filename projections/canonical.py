@@ -75,7 +75,7 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
 class StepState(Struct, frozen=True, omit_defaults=True):
     """Counts, from which the step's status follows: `items` is -1 before the step was expanded; one item is one key.
     `dispatched` and `ended` count tasks, without those that reconcile, `settled` keys. `at` is the version of the run
-    that the step was expanded at, where facts may get newer values; `fallback` names who takes over; `revised` says that other steps took its place."""
+    that the step was expanded at; `fallback` names who takes over; `revised` says that other steps took its place."""
 
     items: int = -1
     per_task: int = 1
@@ -130,12 +130,13 @@ class Gate(Struct, frozen=True, omit_defaults=True):
 
 
 class Earlier(Struct, frozen=True, omit_defaults=True):
-    """A value that a fact had before; `version` as in the fact."""
+    """A value that a fact had before, with what was claimed beside it; `version` as in the fact."""
 
     value: Any
     version: int
     step: str
     by: str
+    losers: tuple[e.Loser, ...] = ()
 
 
 class Fact(Struct, frozen=True, omit_defaults=True):
@@ -163,13 +164,15 @@ class Breaker(Struct, frozen=True):
 
 
 class Missing(Struct, frozen=True, omit_defaults=True):
-    """A key that a step names and that has no value; another step may have given it one since."""
+    """A key that a step names and that has no value; another step may have given it one since. `before` are the steps
+    that had none for it either."""
 
     step: str
     code: str
     message: str
     losers: tuple[e.Loser, ...] = ()
     declined: tuple[e.Declined, ...] = ()
+    before: tuple[str, ...] = ()
 
 
 class State(Struct, frozen=True, omit_defaults=True):
@@ -248,13 +251,16 @@ class State(Struct, frozen=True, omit_defaults=True):
 
     @property
     def open_gates(self) -> dict[str, Gate]:
-        """The gates, by name, that wait for a person; none once the run has ended, or the task that asks."""
+        """The gates, by name, that wait for a person; none once the run has ended, or the task that asks, or what the
+        step asked for was decided without an answer."""
         if self.end or not self.gates:
             return {}
-        return {name: gate for name, gate in self.gates.items() if gate.open and not self._is_over(gate.task)}
+        return {name: gate for name, gate in self.gates.items() if gate.open and not self._is_over(name, gate.task)}
 
-    def _is_over(self, task: str) -> bool:
-        return task in self.tasks and self.tasks[task].status == "ended"
+    def _is_over(self, gate: str, task: str) -> bool:
+        if task:
+            return self.tasks[task].status == "ended"
+        return gate in self.steps and (self.steps[gate].items >= 0 or bool(self.steps[gate].skipped))
 
     def step(self, name: str) -> PlanStep:
         return next(step for step in self.plan if step.id == name)

@@ -138,7 +138,7 @@ def _step_expanded(state: State, event: e.StepExpanded, new: Next) -> State:
         per_task=event.per_task,
         voices=event.voices,
         fallback=event.fallback,
-        at=state.version if any(step.replaces for step in state.plan) else 0,
+        at=state.version,
         tasks=groups * len(event.voices),
     )
     planned = {
@@ -153,7 +153,7 @@ def _step_expanded(state: State, event: e.StepExpanded, new: Next) -> State:
         **new,
         steps=state.steps | {event.step: step},
         tasks=state.tasks | planned,
-        timers=without(state.timers, f"await.{event.step}"),
+        timers=without(without(state.timers, f"await.{event.step}"), f"gate.{event.step}"),
     )
 
 
@@ -178,7 +178,7 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
     before = state.facts.get(event.key)
     previous: tuple[Earlier, ...] = ()
     if before:
-        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by))
+        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by, before.losers))
     fact = Fact(
         value=event.value,
         version=state.version + 1,
@@ -197,7 +197,9 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
 
 
 def _fact_missing(state: State, event: e.FactMissing, new: Next) -> State:
-    missing = Missing(event.step, event.code, event.message, event.losers, event.declined)
+    known = state.missing.get(event.key)
+    before = (*known.before, known.step) if known else ()
+    missing = Missing(event.step, event.code, event.message, event.losers, event.declined, before)
     return replace(state, **new, missing=state.missing | {event.key: missing}, **_settled(state, event))
 
 

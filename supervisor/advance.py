@@ -7,9 +7,8 @@ from collections import Counter
 
 from projections.canonical import State, task_id
 from schemas import events as e
-from schemas.codec import MESSAGE_LIMIT, VALUE_LIMIT, encode
+from schemas.codec import VALUE_LIMIT, encode
 from schemas.expressions import BadExpression, produce, truth
-from schemas.goals import GOAL_LIMIT
 from schemas.playbooks import TASKS_LIMIT
 from schemas.steps import PlanStep
 from schemas.validation import violation
@@ -19,6 +18,7 @@ from supervisor.documents import Work, document
 from supervisor.draft import Draft
 from supervisor.facts import decided, lack
 from supervisor.loops import is_asking
+from supervisor.messages import carried_at_most
 from supervisor.policy import awaited, chosen
 from supervisor.reasons import for_want_of_facts, missing, nobody_chosen, nothing_computed, skipped
 
@@ -26,8 +26,6 @@ DEADLINE = "run.deadline"
 """The timer of the run as a whole."""
 ITEMS_LIMIT = 1_000
 """Items of one task: the facts of more would not fit into what one input may bring about."""
-ENVELOPE = 1_024
-"""Bytes of a task message or a child's goal beside its input and facts, at most."""
 
 
 def advance(draft: Draft) -> None:
@@ -35,11 +33,15 @@ def advance(draft: Draft) -> None:
 
     Raises BadExpression where the playbook asks for what the run does not have, PolicyMissing.
     """
-    if draft.state.end or is_asking(draft):
+    if draft.state.end:
+        return
+    gates.renew(draft)
+    if is_asking(draft):
         return
     going = True
     while going:
         _begin_ready(draft)
+        gates.renew(draft)
         going = _dispatch_waiting(draft)
     if not draft.state.end and all(step.over for step in draft.state.steps.values()):
         _finish(draft)
@@ -109,14 +111,14 @@ def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
             if not draft.state.end:
                 lack(draft, step, work.key(index), *reason)
         return
-    if not who.voices and len(work) and not (step.gate and step.id in draft.state.gates):
+    if not who.voices and len(work) and not gates.approved(draft, step):
         if not draft.state.steps[step.id].awaiting:
             draft.emit(e.CapabilityAwaited, step=step.id, capability=_awaited(step, work), delay_ms=step.await_ms)
         return
-    voices = gates.passes(draft, step, work, who.voices)
-    if voices is None:
+    doing = gates.passes(draft, step, work, who)
+    if doing is None:
         return
-    if len(draft.state.tasks) + (tasks := _groups(step, work) * len(voices)) > TASKS_LIMIT:
+    if len(draft.state.tasks) + (tasks := _groups(step, work) * len(doing.voices)) > TASKS_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"step {step.id!r} needs {tasks} tasks; a run has {TASKS_LIMIT} at most")
         return
     draft.emit(
@@ -124,8 +126,8 @@ def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
         step=step.id,
         items=len(work),
         per_task=_per_task(step, work),
-        voices=voices,
-        fallback=who.fallback,
+        voices=doing.voices,
+        fallback=doing.fallback,
     )
     if size := _too_large(draft, step, work):
         draft.end("FAILED", "BUDGET_EXCEEDED", f"a task of step {step.id!r} would have {size} bytes of input and facts")
@@ -208,12 +210,11 @@ def _without_tasks(draft: Draft, step: PlanStep, work: Work) -> None:
 def _too_large(draft: Draft, step: PlanStep, work: Work) -> int:
     """The bytes of the first task message that is over its limit, else 0. Raises BadExpression: what cannot be
     evaluated must show now, and not when the task is put into the queue."""
-    limit = (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE
     state = draft.state.steps[step.id]
     facts = len(encode(work.read_facts()))
     for group in range(-(-state.items // state.per_task)):
         size = facts + len(encode(work.items(state, group)))
-        if size > limit:
+        if size > carried_at_most(step):
             return size
     return 0
 

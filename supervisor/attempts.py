@@ -10,6 +10,7 @@ from schemas.codec import INPUT_EVENTS_LIMIT, encode
 from schemas.steps import PlanStep, Voice
 from schemas.usage import Limits, Usage
 from supervisor import loops
+from supervisor.admission import refusal
 from supervisor.breaches import silence_by
 from supervisor.budget import afford
 from supervisor.draft import Draft
@@ -60,6 +61,9 @@ def _held_back(draft: Draft, name: str) -> str:
     voice = _whose(draft, step, task)
     if isinstance(voice, str):
         _give_up(draft, name, "TOOL_DOWN", voice)
+        return ""
+    if problem := refusal(draft, step, name, voice):
+        _give_up(draft, name, *problem)
         return ""
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
     verdict = afford(draft.state, allowed.limits)

@@ -9,6 +9,8 @@ at any later time, with the same result.
 from typing import Any, NamedTuple
 
 from projections.canonical import Fact, State, StepState, TaskState, group_span
+from schemas.codec import canonical
+from schemas.events import Loser
 from schemas.expressions import BadExpression, evaluate, fill, produce
 from schemas.steps import PlanStep
 from schemas.subjects import is_key, key_matches
@@ -18,10 +20,10 @@ from schemas.tasks import Item, ReadFact
 class Seen(NamedTuple):
     """A fact as of some version of the run."""
 
-    fact: Fact
     value: Any
     version: int
     by: str
+    losers: tuple[Loser, ...]
 
 
 def ancestors(state: State, step: PlanStep) -> set[str]:
@@ -51,16 +53,20 @@ def visible(state: State, step: PlanStep | None, at: int | None = None) -> dict[
 
 def _as_of(fact: Fact, at: int | None) -> Seen | None:
     if at is None or fact.version <= at:
-        return Seen(fact, fact.value, fact.version, fact.by)
+        return Seen(fact.value, fact.version, fact.by, fact.losers)
     old = next((old for old in reversed(fact.previous) if old.version <= at), None)
-    return Seen(fact, old.value, old.version, old.by) if old else None
+    return Seen(old.value, old.version, old.by, old.losers) if old else None
 
 
 def document(state: State, step: PlanStep | None = None, at: int | None = None) -> dict[str, Any]:
     """The document for expressions of `step`, or of the run's result when there is none."""
     facts = visible(state, step, at)
     steps = {one.id for one in state.plan} if step is None else ancestors(state, step)
-    missing = (key for key, one in state.missing.items() if one.step in steps and key not in facts)
+    missing = (
+        key
+        for key, one in state.missing.items()
+        if key not in facts and any(by in steps for by in (*one.before, one.step))
+    )
     return {
         "input": state.input,
         "facts": _nested({key: seen.value for key, seen in facts.items()}),
@@ -71,8 +77,7 @@ def document(state: State, step: PlanStep | None = None, at: int | None = None) 
 
 def _claims(seen: Seen) -> list[dict[str, Any]]:
     won = {"by": seen.by, "value": seen.value, "won": True}
-    losers = seen.fact.losers if seen.version == seen.fact.version else ()
-    return [won, *({"by": loser.by, "value": loser.value, "won": False} for loser in losers)]
+    return [won, *({"by": loser.by, "value": loser.value, "won": False} for loser in seen.losers)]
 
 
 def _nested(values: dict[str, Any]) -> dict[str, Any]:
@@ -104,7 +109,7 @@ class Work:
         self._at = expanded.at if expanded.items >= 0 else state.version
         self._documents: dict[int, dict[str, Any]] = {}
         self._document = self._as_of(self._at)
-        self._list = self._evaluate_list()
+        self._list = self._list_in(self._document)
         self._keys: dict[int, str] = {}
 
     def _as_of(self, at: int) -> dict[str, Any]:
@@ -114,10 +119,10 @@ class Work:
             self._documents[version] = document(self.state, self.step, at if self.state.replaced else None)
         return self._documents[version]
 
-    def _evaluate_list(self) -> list[Any] | None:
+    def _list_in(self, seen: dict[str, Any]) -> list[Any] | None:
         if not self.step.for_each:
             return None
-        found = evaluate(self.step.for_each, self._document)
+        found = evaluate(self.step.for_each, seen)
         if not isinstance(found, list):
             raise BadExpression(f"for_each {self.step.for_each!r} is no list here; a blob cannot be a list either")
         return found
@@ -183,12 +188,35 @@ class Work:
         }
 
     def changed(self, task: TaskState) -> list[str]:
-        """The keys of the facts that rest otherwise now than when `task` was dispatched, among those that it may read;
-        `input` stands for those that its input was made of."""
-        if not self.state.replaced:
+        """What rests otherwise now than when `task` was dispatched, so that it would be asked something else: keys of
+        the facts that it may read, and `input` for those that its input was made of. A task that reconciles sees
+        nothing but claims."""
+        if not self.state.replaced or task.index >= 0:
             return []
         was, now = self.read_facts(task.read_version), self.read_facts(self.state.version)
         keys = [key for key, fact in was.items() if now[key].version != fact.version]
+        return keys if self._same_input(task) else [*keys, "input"]
+
+    def outdated(self, task: TaskState) -> list[str]:
+        """As `changed`, and `for_each` where the list that the step was expanded from has other items for it now: a
+        step is expanded once."""
+        keys = self.changed(task)
+        return [*keys, "for_each"] if self.state.replaced and not self._same_list(task) else keys
+
+    def _same_input(self, task: TaskState) -> bool:
         step = self.state.steps[task.step]
-        same = self.items(step, task.group, task.read_version) == self.items(step, task.group, self.state.version)
-        return keys if same else [*keys, "input"]
+        was = self.items(step, task.group, task.read_version)
+        try:
+            return canonical(was) == canonical(self.items(step, task.group, self.state.version))
+        except BadExpression:
+            return False
+
+    def _same_list(self, task: TaskState) -> bool:
+        span = group_span(self.state.steps[task.step], task.group)
+        try:
+            now = self._list_in(self._as_of(self.state.version))
+        except BadExpression:
+            return False
+        if self._list is None or now is None:
+            return True
+        return canonical(self._list[span.start : span.stop]) == canonical(now[span.start : span.stop])

@@ -1,49 +1,105 @@
 """Gates: the run asks a person, and the answer is bound to exactly what was asked.
 
-Pure. Three ask: a step before it acts, a step that is a question, and a specialist in the middle of its task. The
-request carries the digest of log, run, gate, action and of who will do it; an answer must cite it. What was approved is
-compared once more when the step begins.
+Pure. Four ask: a step before it acts, a step that is a question, a specialist in the middle of its task, and a run that
+repeats itself. The request carries the digest of log, run, gate, action and of who will do it; an answer must cite it.
+What was approved is compared once more when the step begins and with each attempt that is given out.
 """
 
 from typing import Any
 
-from projections.canonical import Gate
+from projections.canonical import Gate, TaskState, group_span
 from schemas import events as e
-from schemas.codec import VALUE_LIMIT, digest, encode, unstorable
+from schemas.codec import VALUE_LIMIT, canonical, digest, encode, unstorable
 from schemas.expressions import BadExpression
 from schemas.inputs import Answer, Approve, Deny
 from schemas.steps import GatePlan, PlanStep, Voice
 from schemas.validation import violation
 from supervisor.documents import Work
 from supervisor.draft import Draft
+from supervisor.policy import Chosen
 
 
-def passes(draft: Draft, step: PlanStep, work: Work, voices: tuple[Voice, ...]) -> tuple[Voice, ...] | None:
-    """Who does the step, once it may begin: `voices`, or those that were approved. Opens its gate when it has one that
-    was not opened yet.
+def passes(draft: Draft, step: PlanStep, work: Work, who: Chosen) -> Chosen | None:
+    """Who does the step and who takes over, once it may begin: `who`, or those that were approved, by the contracts that
+    they had then. Opens its gate when it has one that was not opened yet, and once more when who was approved is gone.
 
     Raises BadExpression where the action cannot be derived, or is too large to be shown.
     """
-    if step.gate is None:
-        return voices
-    action = [{"key": work.key(index), "input": work.input(index)} for index in range(len(work))]
-    gate = draft.state.gates.get(step.id)
-    if gate is None:
-        gate = _open(draft, step.id, step.gate, action, voices)
+    if step.gate is None or not len(work):
+        return who
+    gate, action = draft.state.gates.get(step.id), _action(work)
+    if gate is None or (gate.approved and not _are_there(draft, step, gate)):
+        gate = _open(draft, step.id, step.gate, action, _doers(draft, who))
     if gate.open or not gate.approved:
         return None
     if gate.digest != _digest(draft, step.id, gate.ask, gate.schema, action, gate.voices):
         draft.fail("POLICY_BLOCKED", f"the action of {step.id!r} is not the one that {gate.by} approved")
         return None
-    return gate.voices
+    begins = _beginning(step, gate)
+    return Chosen(begins, tuple(voice.specialist for voice in gate.voices[len(begins) :]))
+
+
+def approved(draft: Draft, step: PlanStep) -> bool:
+    """Whether the step was approved, and who was approved to do it is there."""
+    gate = draft.state.gates.get(step.id)
+    return step.gate is not None and gate is not None and gate.approved and _are_there(draft, step, gate)
+
+
+def _doers(draft: Draft, who: Chosen) -> tuple[Voice, ...]:
+    """All who may do it, each by the contract that is in force: the voices, then who takes over."""
+    there = ((name, draft.view.contract(name)) for name in who.fallback)
+    return (*who.voices, *(Voice(name, found[0]) for name, found in there if found))
+
+
+def _beginning(step: PlanStep, gate: Gate) -> tuple[Voice, ...]:
+    """The voices of the step among those that were approved; the others take over."""
+    return gate.voices if step.specialist == "all" else gate.voices[:1]
+
+
+def _are_there(draft: Draft, step: PlanStep, gate: Gate) -> bool:
+    offering = {name for name, _, _ in draft.view.offering(step.capability)}
+    return bool(step.team) or all(voice.specialist in offering for voice in _beginning(step, gate))
+
+
+def strays(draft: Draft, step: PlanStep, task: TaskState, voice: Voice) -> str:
+    """How an attempt of a task that `voice` would be given now is not what was approved for its step; empty where it
+    is, and where nothing has to be approved. A task that reconciles only compares what was claimed."""
+    gate = draft.state.gates.get(step.id)
+    if step.gate is None or gate is None or task.index >= 0:
+        return ""
+    if voice not in gate.voices:
+        return f"nobody approved that {voice.specialist} does {step.id!r} by the contract that it has"
+    state = draft.state.steps[step.id]
+    span = group_span(state, task.group)
+    items = draft.work(step).items(state, task.group, draft.state.version)
+    if canonical(items) != canonical(gate.action[span.start : span.stop]):
+        return f"the action of {step.id!r} is not the one that {gate.by} approved"
+    return ""
 
 
 def ask(draft: Draft, step: PlanStep, work: Work) -> None:
     """Open the gate of a step that is a question, once. Raises BadExpression."""
     assert step.question is not None
     if step.id not in draft.state.gates:
-        action = [{"key": work.key(0), "input": work.input(0)}]
-        _open(draft, step.id, step.question, action, ())
+        _open(draft, step.id, step.question, _action(work), ())
+
+
+def renew(draft: Draft) -> None:
+    """Ask anew where the action that an open gate asks for is another one by now: answers to the earlier question are
+    answers to something else. Raises BadExpression."""
+    if not draft.state.replaced:
+        return
+    for name, gate in draft.state.open_gates.items():
+        if gate.task or name not in draft.state.steps:
+            continue
+        step = draft.state.step(name)
+        plan, action = step.gate or step.question, _action(draft.work(step))
+        if plan and gate.digest != _digest(draft, name, gate.ask, gate.schema, action, gate.voices):
+            _open(draft, name, plan, action, gate.voices)
+
+
+def _action(work: Work) -> list[dict[str, Any]]:
+    return [{"key": work.key(index), "input": work.input(index)} for index in range(len(work))]
 
 
 def _open(draft: Draft, name: str, plan: GatePlan, action: list[dict[str, Any]], voices: tuple[Voice, ...]) -> Gate:
@@ -55,7 +111,8 @@ def _open(draft: Draft, name: str, plan: GatePlan, action: list[dict[str, Any]],
 def open_gate(
     draft: Draft, name: str, plan: GatePlan, action: Any, task: str = "", voices: tuple[Voice, ...] = ()
 ) -> Gate:
-    """Ask; what only needs an approval may have it in advance, with the goal."""
+    """Ask; the approval of an action may have been given in advance, with the goal, by who may give it. Whether a run
+    that repeats itself may go on is no action."""
     draft.emit(
         e.GateOpened,
         gate=name,
@@ -68,8 +125,9 @@ def open_gate(
         who=plan.who,
         voices=voices,
     )
-    if draft.state.approve and plan.schema is None:
-        draft.emit(e.GateAnswered, gate=name, by=draft.state.publisher, approved=True, in_advance=True)
+    publisher, of_the_run = draft.state.publisher, bool(task) or name in draft.state.steps
+    if draft.state.approve and of_the_run and plan.schema is None and (not plan.who or publisher in plan.who):
+        draft.emit(e.GateAnswered, gate=name, by=publisher, approved=True, in_advance=True)
     return draft.state.gates[name]
 
 

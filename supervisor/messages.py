@@ -6,11 +6,17 @@ Pure. As of the version at which the attempt was dispatched, so the same attempt
 from typing import Literal
 
 from projections.canonical import State, TaskState, group_tasks
+from schemas.codec import MESSAGE_LIMIT, encode
+from schemas.goals import GOAL_LIMIT
 from schemas.inputs import Question
-from schemas.tasks import Answered, Item, Task
+from schemas.steps import PlanStep, Voice
+from schemas.tasks import Answered, Item, ReadFact, Task
 from schemas.usage import Limits
 from supervisor.candidates import conflicting, voices_on
 from supervisor.documents import Work
+
+ENVELOPE = 1_024
+"""Bytes of a task message or a child's goal beside what it carries, at most."""
 
 
 def task_message(work: Work, name: str, span: str) -> Task:
@@ -24,8 +30,8 @@ def task_message(work: Work, name: str, span: str) -> Task:
         attempt=task.attempt,
         specialist=task.specialist,
         contract=task.contract,
-        items=(_case(work, task),) if kind == "reconcile" else _items(work, task),
-        facts=work.read_facts(task.read_version),
+        items=_items(work, task, task.read_version),
+        facts=_facts(work, task, task.read_version),
         read_version=task.read_version,
         wait_ms=task.wait_ms,
         work_ms=task.work_ms,
@@ -36,8 +42,24 @@ def task_message(work: Work, name: str, span: str) -> Task:
     )
 
 
-def _items(work: Work, task: TaskState) -> tuple[Item, ...]:
-    return work.items(work.state.steps[task.step], task.group, task.read_version)
+def carried(work: Work, name: str) -> int:
+    """The bytes that an attempt of task `name` would carry if it were given out now. Raises BadExpression."""
+    task, now = work.state.tasks[name], work.state.version
+    parts = (_items(work, task, now), _facts(work, task, now), _answers(work.state, name))
+    return sum(len(encode(part)) for part in parts)
+
+
+def carried_at_most(step: PlanStep) -> int:
+    """The bytes that an attempt may carry: a task, or the goal of a child run."""
+    return (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE
+
+
+def _items(work: Work, task: TaskState, at: int) -> tuple[Item, ...]:
+    return (_case(work, task),) if task.index >= 0 else work.items(work.state.steps[task.step], task.group, at)
+
+
+def _facts(work: Work, task: TaskState, at: int) -> dict[str, ReadFact]:
+    return {} if task.index >= 0 else work.read_facts(at)
 
 
 def _case(work: Work, task: TaskState) -> Item:
@@ -54,7 +76,9 @@ def reserved_for(task: TaskState) -> Limits:
 
 
 def _answers(state: State, name: str) -> tuple[Answered, ...]:
-    """What people said to what earlier attempts of the task asked, in the order of asking."""
+    """What people said to what earlier attempts of the task asked, in the order of asking. A value is one for whoever
+    has the task now; an approval is for who asked, by the contract that it had then."""
+    now = Voice(state.tasks[name].specialist, state.tasks[name].contract)
     return tuple(
         Answered(
             gate.ask,
@@ -64,5 +88,5 @@ def _answers(state: State, name: str) -> tuple[Answered, ...]:
             gate.value,
         )
         for gate in state.gates.values()
-        if gate.task == name and gate.approved
+        if gate.task == name and gate.approved and (gate.schema is not None or now in gate.voices)
     )

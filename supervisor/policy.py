@@ -150,7 +150,8 @@ def fallback(step: PlanStep, task: TaskState, state: State, view: View) -> Voice
         return None
     for name in state.steps[task.step].fallback:
         if not passed_over(step, task, name, state, view) and (contract := view.contract(name)):
-            return Voice(name, contract[0])
+            approved = state.gates[step.id].voices if step.gate and step.id in state.gates else ()
+            return next((voice for voice in approved if voice.specialist == name), Voice(name, contract[0]))
     return None
 
 
@@ -167,12 +168,12 @@ def passed_over(step: PlanStep, task: TaskState, name: str, state: State, view: 
 
 
 def _forbidden(step: PlanStep, name: str, contract: Contract, state: State) -> str:
-    """Why somebody may not go on with what another had begun. Who may change the world does only what a person has
-    approved that it does."""
+    """Why somebody may not go on with what another had begun. What a person has approved is done by whom it was
+    approved for, and who may change the world does nothing else."""
     gate = state.gates.get(step.id)
     approved = gate is not None and any(voice.specialist == name for voice in gate.voices)
-    if contract.authority == "effect" and not approved:
-        return "has the authority to effect, and nobody has approved that it does this"
+    if not approved and (step.gate or contract.authority == "effect"):
+        return f"has the authority to {contract.authority}, and nobody has approved that it does this"
     return _lacks(contract, step.where)
 
 

@@ -30,10 +30,18 @@ async def test_also_when_the_step_had_awaited_somebody_to_do_it() -> None:
         await asyncio.sleep(A_WHILE_S)
         assert await table.log.head() == head
         assert set((await table.run("r1")).state.timers) == {"gate.a", "await.b"}
+        asked = (await table.run("r1")).state.gates["a"]
+        assert [voice.specialist for voice in asked.voices] == ["v"]
+        await table.client.approve("r1", "a", asked.digest)
+
+        async def asks_about_another() -> bool:
+            return [voice.specialist for voice in (await table.run("r1")).state.gates["a"].voices] == ["u"]
+
+        await table.until(asks_about_another)
         await table.client.approve("r1", "a", (await table.run("r1")).state.gates["a"].digest)
 
         async def dispatched() -> bool:
             return (await table.run("r1")).state.in_flight == 1
 
         await table.until(dispatched)
-        assert (await table.run("r1")).state.tasks["a"].specialist == "v", "who was approved"
+        assert (await table.run("r1")).state.tasks["a"].specialist == "u", "who was approved"

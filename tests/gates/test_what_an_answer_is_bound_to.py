@@ -27,11 +27,14 @@ from tests.supervisor.scenario import (
 
 ASK: dict[str, Any] = {"needs": ["a"], "input": {"path": "facts.a"}, "gate": {"ask": "write it?", "expires_s": 60}}
 ACTION = [{"key": "b", "input": {"path": "/srv/x"}}]
+OFFERED = 1
+"""The sequence of the contract of `w`, who will do it."""
 
 
-def signed(run: str = RUN, name: str = "b", action: Any = None) -> str:
+def signed(run: str = RUN, ask: str = "write it?", action: Any = None, contract: int = OFFERED) -> str:
     """The digest that an answer has to cite, as docs/protocol.md has it."""
-    return digest({"log": LOG, "run": run, "step": name, "action": ACTION if action is None else action})
+    what = {"ask": ask, "schema": None, "action": ACTION if action is None else action, "by": [["w", contract]]}
+    return digest({"log": LOG, "run": run, "gate": "b"} | what)
 
 
 def approve(cited: str = "", gate: str = "b", by: str = "ann", run: str = RUN) -> Said:
@@ -75,7 +78,7 @@ def test_every_item_is_in_the_action() -> None:
     scenario = given(offer("w", "work"), teach(each), goal({"n": [7, 8]}))
     action = [{"key": "b.k0", "input": {"n": 7}}, {"key": "b.k1", "input": {"n": 8}}]
     assert scenario.state.gates["b"].action == action
-    scenario.when(approve(signed(action=action))).then(
+    scenario.when(approve(signed(ask="", action=action))).then(
         event("gate_answered"), event("step_expanded", items=2), event("task_dispatched"), event("task_dispatched")
     )
 
@@ -107,7 +110,21 @@ def test_question_waits_for_the_person_alone_though_nobody_offers_it_meanwhile()
     assert list(scenario.state.timers) == ["gate.b"]
     scenario.when(approve(cited)).then(event("gate_answered"), event("capability_awaited", step="b"))
     assert list(scenario.state.timers) == ["await.b"]
-    scenario.when(offer("w", "work"), came("work")).then(event("step_expanded"), event("task_dispatched"))
+    scenario.when(offer("v", "work"), came("work")).then(
+        event("gate_opened", voices=[{"specialist": "v", "contract": 8}])
+    )
+    scenario.when(approve(cited)).then(event("input_late", reason="the digest is not that of what gate 'b' asks for"))
+    scenario.when(approve(scenario.state.gates["b"].digest)).then(
+        event("gate_answered"), event("step_expanded"), event("task_dispatched", specialist="v", contract=8)
+    )
+
+
+def test_who_was_approved_comes_back_and_does_it_by_the_contract_that_was_approved() -> None:
+    scenario = asking().when(offer("w"), approve())
+    scenario.then(event("gate_answered", approved=True), event("capability_awaited", step="b"))
+    scenario.when(offer("w", "work", output={"type": "string"}), came("work")).then(
+        event("step_expanded"), event("task_dispatched", specialist="w", contract=OFFERED)
+    )
 
 
 # --- answering --------------------------------------------------------------------------------------------------------
@@ -261,18 +278,19 @@ def test_action_that_changed_between_question_and_answer_is_blocked() -> None:
     assert effects.in_flight(scenario.state) == set()
 
 
-def test_action_that_changed_after_the_approval_is_blocked() -> None:
-    """Approved while nobody offered the capability any more, so the step begins later."""
-    scenario = asking().when(offer("w"), approve())
-    scenario.then(event("gate_answered", approved=True), event("capability_awaited", step="b"))
+def test_action_that_changed_between_approval_and_attempt_is_blocked() -> None:
+    """There is no room for the task yet."""
+    scenario = given(offer("w", "work"), teach(step("a"), step("b", **ASK), step("c"), parallel=1), goal())
+    scenario.when(ended("a", {"a": "/srv/x"}), approve())
+    scenario.then(event("gate_answered", approved=True), event("step_expanded", step="b"))
     folded = scenario.folded[RUN]
-    tampered = replace(folded, state=with_fact(folded.state, "/etc/passwd"))
-    scenario.when(offer("v", "work"))
-    untouched = scenario.folded[RUN]
-    scenario.when(came("work")).then(event("step_expanded"), event("task_dispatched", specialist="v"))
-    scenario.folded[RUN] = replace(tampered, cursor=untouched.cursor)
-    scenario.when(came("work")).then(
-        event("run_ended", end="POLICY_BLOCKED", reason="the action of 'b' is not the one that ann approved")
+    scenario.folded[RUN] = replace(folded, state=with_fact(folded.state, "/etc/passwd"))
+    scenario.when(ended("c", {"c": 1})).then(
+        event("task_ended", task="c"),
+        event("fact_committed", key="c"),
+        event("task_ended", task="b", code="POLICY_BLOCKED"),
+        event("fact_missing", message="w: the action of 'b' is not the one that ann approved"),
+        event("run_ended", end="POLICY_BLOCKED"),
     )
 
 

@@ -252,7 +252,8 @@ def check_state(state: State) -> None:
         assert one.dispatched == sum(task.attempt > 0 or task.status == "ended" for task in tasks)
         assert one.ended == sum(task.status == "ended" for task in tasks)
         versions = [old.step for fact in state.facts.values() for old in (*fact.previous, fact)]
-        assert one.settled == [*versions, *(gone.step for gone in state.missing.values())].count(name)
+        missing = [by for gone in state.missing.values() for by in (*gone.before, gone.step)]
+        assert one.settled == [*versions, *missing].count(name)
     check_budget(state)
     some = set(sorted(effects.in_flight(state))[:20])
     for entry in effects.entries(state, some):

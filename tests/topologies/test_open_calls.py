@@ -255,4 +255,4 @@ def test_calls_for_proposals_and_their_critique() -> None:
 def test_gate_of_a_call_shows_who_will_do_it() -> None:
     scenario = called("ann", "bob", step={"gate": {"ask": "may it?"}})
     bids(scenario, ann={"confidence": 0.5}, bob={})
-    assert [voice.specialist for voice in scenario.state.gates["p"].voices] == ["bob"]
+    assert [voice.specialist for voice in scenario.state.gates["p"].voices] == ["bob", "ann"], "and who takes over"
