@@ -47,14 +47,15 @@ class WorkContext:
     """The context of one execution.
 
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
-    record them, so they go onto the log with the end. `threads` are the plain functions that have not returned. `spans`
-    are those of the tool calls, to be recorded once the span above them is.
+    record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
+    the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
+    them is.
     """
 
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
         self.task, self.execution = task, execution
         self.facts = Facts(task.facts)
-        self.cancelled = False
+        self.cancelled, self.reported = False, False
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
         self.spans: list[Span] = []
@@ -83,6 +84,8 @@ class WorkContext:
         self, *, input_tokens: int = 0, output_tokens: int = 0, micro_usd: int = 0, usd: float | Decimal = 0
     ) -> None:
         self._ledger.book(input_tokens=input_tokens, output_tokens=output_tokens, micro_usd=micro_usd, usd=usd)
+        if self.reported:
+            self.log.warning("used after its end, which no report holds: %s", self.usage)
         if over := self.overspent():
             raise Stop("BUDGET_EXCEEDED", over)
 

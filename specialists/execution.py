@@ -10,8 +10,10 @@ from schemas.contracts import RETRIED
 from schemas.events import Claim, Silence
 from schemas.inputs import Ended
 from schemas.tasks import Item
+from schemas.usage import Usage
 from specialists.context import WorkContext
 from specialists.specialist import Result, Specialist
+from specialists.stop import describe
 
 Interruption = Literal["cancelled", "drained"]
 ENDS_TASK = RETRIED | {"NEEDS_INPUT", "HANDED_OFF"}
@@ -53,7 +55,17 @@ class Execution:
             return None
         if work.cancelled():
             return self._end(Result(code="INTERNAL", message="CancelledError: nobody cancelled it but itself"))
+        if failure := work.exception():  # no Exception, which is dealt with before: a library panicked
+            self.context.log.error("the specialist raised %s", type(failure).__name__, exc_info=failure)
+            return self._end(Result(code="INTERNAL", message=describe(failure)))
         return work.result()
+
+    def used_in_vain(self) -> Ended | None:
+        """What is left to be said of a cancelled execution that has used something. The run has no use for it, except
+        that it was used."""
+        if self.interruption != "cancelled" or self.context.usage == Usage():
+            return None
+        return self._end(Result(code="TIMEOUT", message="cancelled"))
 
     async def settled(self) -> None:
         """Return when nothing of it runs any more."""
@@ -115,6 +127,7 @@ class Execution:
     ) -> Ended:
         """With `result`, the code that it holds."""
         result = result or Result()
+        self.context.reported = True
         return Ended(
             task=self.task.task,
             attempt=self.task.attempt,

@@ -206,7 +206,7 @@ class Specialist:
     async def bid_for(self, input: dict[str, Any], context: Context) -> Result:
         """What it would bid for one item, a schemas.bids.Bid as JSON. As `invoke` otherwise."""
         if self.bid is None:
-            shape, bid = Shape(with_context=False, plain=True), self._typical
+            shape, bid = Shape(with_context=False, plain=False), self._typical
         else:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
@@ -263,7 +263,7 @@ class Specialist:
     def _value_of(self, output: Any) -> Result:
         return value_of(self.signature, output)
 
-    def _typical(self, item: Any) -> Bid:
+    async def _typical(self, item: Any) -> Bid:
         return Bid(micro_usd=self.typical_micro_usd or 0, seconds=self.typical_s or 0.0)
 
 

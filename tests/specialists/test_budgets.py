@@ -20,7 +20,7 @@ from specialists.budget import exact_micro_usd, in_micro_usd, usd_text
 from specialists.context import LocalContext
 from specialists.ledger import Ledger
 from specialists.signature import BadSpecialist
-from specialists.specialist import Budget, Context, Stop, specialist, tool
+from specialists.specialist import Budget, Context, Specialist, Stop, specialist, tool
 from specialists.worker import Finished
 from tests.specialists.bench import PATIENCE_S, Bench, Word, named
 
@@ -358,6 +358,68 @@ async def test_what_a_thread_books_after_the_end_is_in_no_report(bench: Bench, m
         end = await bench.end()
     assert (end.code, end.usage) == ("TIMEOUT", Usage(1))
     assert [one.usage for one in bench.told if isinstance(one, Finished)] == [end.usage]
+
+
+async def test_what_a_thread_books_after_the_end_is_told_here(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    may, booked = threading.Event(), threading.Event()
+
+    def late(item: Word, context: Context) -> Word:
+        may.wait(PATIENCE_S)
+        context.use(input_tokens=1_000)
+        booked.set()
+        return item
+
+    await bench.put(work_ms=50)
+    async with bench.working(named(late)):
+        assert (await bench.end()).usage == Usage()
+        may.set()
+        await bench.until(booked.is_set)
+    assert "used after its end, which no report holds: Usage(input_tokens=1000" in caplog.text
+
+
+async def cancelled(bench: Bench, made: Specialist, began: asyncio.Event) -> None:
+    key = await bench.put()
+    async with bench.working(made):
+        await began.wait()
+        await bench.queue.cancel(key)
+        await bench.until(lambda: any(isinstance(one, Finished) for one in bench.told))
+    assert await bench.idle()
+    assert [one.how for one in bench.told if isinstance(one, Finished)] == ["cancelled"]
+
+
+def waiting(began: asyncio.Event, **used: Any) -> Specialist:
+    async def waits(item: Word, context: Context) -> Word:
+        context.use(**used)
+        began.set()
+        await asyncio.Event().wait()
+        return item
+
+    return named(waits)
+
+
+async def test_what_a_cancelled_task_has_used_is_told(bench: Bench) -> None:
+    began = asyncio.Event()
+    await cancelled(bench, waiting(began, input_tokens=5, usd=0.1), began)
+    (end,) = await bench.observations()
+    assert (end.code, end.message, end.usage) == ("TIMEOUT", "cancelled", Usage(5, 0, 0, 100_000))
+
+
+async def test_cancelled_task_that_has_used_nothing_says_nothing(bench: Bench) -> None:
+    began = asyncio.Event()
+    await cancelled(bench, waiting(began), began)
+    assert await bench.observations(object) == []
+
+
+async def test_log_that_is_away_does_not_hold_up_a_cancel(bench: Bench) -> None:
+    began = asyncio.Event()
+    made = waiting(began, input_tokens=5)
+    key = await bench.put()
+    async with bench.working(made):
+        await began.wait()
+        bench.log.down = True
+        await bench.queue.cancel(key)
+        await bench.until(bench.idle)
+    assert [one.how for one in bench.told if isinstance(one, Finished)] == ["cancelled"]
 
 
 def test_the_decorator_takes_a_budget_from_schemas_too() -> None:

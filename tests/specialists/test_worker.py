@@ -188,6 +188,31 @@ async def test_specialist_that_cancels_itself_is_internal(bench: Bench) -> None:
         assert (await bench.end()).code == "INTERNAL"
 
 
+class Panic(BaseException):
+    """As libraries in Rust raise it."""
+
+
+async def panics(item: Word) -> Word:
+    raise Panic("index out of bounds")
+
+
+def panics_in_its_thread(item: Word) -> Word:
+    raise Panic("index out of bounds")
+
+
+@pytest.mark.parametrize("function", [panics, panics_in_its_thread])
+async def test_panic_of_a_library_ends_the_task_and_not_the_worker(
+    bench: Bench, function: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bench.put()
+    async with bench.working(named(function)):
+        assert (await bench.end()).message == "Panic: index out of bounds"
+        await bench.put(name="next")
+        await bench.until(bench.idle)
+    assert [one.code for one in await bench.observations()] == ["INTERNAL"] * 2
+    assert all(one.exc_info for one in caplog.records if one.levelno == logging.ERROR)
+
+
 def test_one_name_is_one_specialist(bench: Bench) -> None:
     with pytest.raises(BadSpecialist, match="two specialists have the name 'worker'"):
         bench.worker(named(echo), named(echo))
