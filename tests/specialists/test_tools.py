@@ -30,6 +30,12 @@ class Order(BaseModel):
     day: date = date(2026, 1, 2)
 
 
+class Login(BaseModel):
+    """As JSON, each looks like every other."""
+
+    password: SecretStr
+
+
 @dataclass
 class Address:
     street: str
@@ -344,6 +350,7 @@ async def anything(value: Any) -> None:
         (object(), "an object of type object"),
         (lambda: 1, "an object of type function"),
         (SecretStr("x"), "an object of type SecretStr"),
+        (Login(password=SecretStr("x")), "an object of type SecretStr"),
         ({"at": Till()}, "an object of type Till"),
         (float("nan"), "a number that is not finite"),
         ((1, float("inf")), "a number that is not finite"),
