@@ -43,9 +43,10 @@ def give_or_wait(draft: Draft, name: str) -> None:
     """As `give`, where there is room in `parallel`; a task that has to wait goes on in its turn."""
     if draft.state.end:
         return
+    armed = draft.state.timers.get(f"retry.{name}")
     waiting = "" if draft.state.in_flight < draft.state.parallel else f"{draft.state.in_flight} tasks are in flight"
     waiting = waiting or _held_back(draft, name)
-    if waiting and name not in draft.state.ready and f"retry.{name}" not in draft.state.timers:
+    if waiting and name not in draft.state.ready and draft.state.timers.get(f"retry.{name}") == armed:
         draft.emit(e.TaskDelayed, task=name, delay_ms=0, reason=waiting)
 
 
