@@ -69,10 +69,22 @@ def _held_back(draft: Draft, name: str) -> str:
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
     verdict = afford(draft.state, allowed.limits)
     if verdict.when == "never":
-        _give_up(draft, name, "BUDGET_EXCEEDED", verdict.reason)
+        _give_up(draft, name, *_unpaid(draft, task, verdict.reason))
     elif verdict.when == "now":
         _dispatch(draft, name, voice, allowed, verdict.reserve)
     return verdict.reason if verdict.when == "later" else ""
+
+
+def _unpaid(draft: Draft, task: TaskState, reason: str) -> tuple[e.StopCode, str]:
+    """Why there is no other attempt, where the budget does not allow it. What an attempt keeps that nobody answered is
+    missing because of the silence, not because it was used up: with the same budget another run may do it."""
+    if not task.open or draft.state.overrun:
+        return "BUDGET_EXCEEDED", reason
+    unheard = task.open[-1]
+    return (
+        "TIMEOUT",
+        f"attempt {unheard.attempt} by {unheard.specialist} was not heard of and keeps its share: {reason}",
+    )
 
 
 def _whose(draft: Draft, step: PlanStep, task: TaskState) -> Voice | str:

@@ -351,6 +351,7 @@ class Supervisor:
         stores the end before it takes the entry out.
         """
         if self._mending is None and self._clock_s() >= self._mend_at:
+            self._mend_at = self._clock_s() + self._mend_s  # before it looks: a contract that comes now is due again
             self._mending = await self._look()
         if self._mending is None or self.position < self._mending.head:
             return
@@ -362,7 +363,6 @@ class Supervisor:
                 await self._wake(folded.state.run, wake)
         await self._take_out([key for key in sorted(self._mending.there) if await self._is_over(key)])
         self._mending = None
-        self._mend_at = self._clock_s() + self._mend_s
 
     async def _look(self) -> _Look:
         wanted = {key for folded in self.runs.unfinished() for key in effects.in_flight(folded.state)}

@@ -4,7 +4,8 @@ from typing import Any, NamedTuple
 
 
 class Case(NamedTuple):
-    """A goal for the team of `file`; `teams` are the files whose teams it needs too. `reason`: a part of the run's."""
+    """A goal for the team of `file`. `teams` are the files whose teams it needs too, `guests` specialists of the file
+    that are attached beside its team. `reason` is a part of the run's."""
 
     file: str
     input: dict[str, Any]
@@ -13,6 +14,7 @@ class Case(NamedTuple):
     reason: str = ""
     code: str = ""
     teams: tuple[str, ...] = ()
+    guests: tuple[str, ...] = ()
 
 
 BRIDGE = "The council wants to put off the opening of the bridge."
@@ -98,7 +100,21 @@ CASES: dict[str, Case] = {
         "no value for title: nobody bids for it: french cannot do it; pocket-german cannot do it",
         "LOW_CONFIDENCE",
     ),
+    "open call": Case(
+        "open_call",
+        {"title": "the cat", "text": "the cat drinks milk", "to": "de"},
+        "DONE",
+        {"title": "die Katze", "text": "die Katze trinkt Milch", "by": ["pocket-german", "scholar-german"]},
+        guests=("scholar-german",),
+    ),
     "waking": Case("waking", {"receipts": ["taxi 31", "dinner 480"]}, "DONE", {"bookings": LEDGER, "remarks": []}),
+    "waking, the auditor is there": Case(
+        "waking",
+        {"receipts": ["dinner 480"]},
+        "DONE",
+        {"bookings": {"0": {"account": "guests", "amount": 480}}, "remarks": ["booking.0: guests 480, why?"]},
+        guests=("auditor",),
+    ),
     "sub-goals": Case(
         "sub_goals",
         {"stories": ["The bridge opens. Come all.", "Rain is near."]},

@@ -4,7 +4,7 @@ The same on a board in memory and on one of a real server; nothing is imitated.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from specialists.specialist import Specialist, Team
 from specialists.worker import Worker
 from supervisor.service import Supervisor
 from tests.end_to_end.support import run_until
+from tests.topologies.cases import Case
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "topologies"
 TEAMS: dict[str, Team] = {path.stem: load_team(str(path)) for path in sorted(EXAMPLES.glob("*.py"))}
@@ -29,6 +30,16 @@ TEAMS: dict[str, Team] = {path.stem: load_team(str(path)) for path in sorted(EXA
 def member(file: str, name: str) -> Specialist:
     """One specialist of an example, also one that is not of its team."""
     return load(f"{EXAMPLES / file}.py:{name}").specialists[0]
+
+
+def teams_of(case: Case) -> list[Team]:
+    return [TEAMS[file] for file in (*case.teams, case.file)]
+
+
+def check(case: Case, state: State) -> None:
+    assert (state.end, state.code) == (case.end, case.code), state.reason
+    assert case.reason in state.reason
+    assert state.result == case.result
 
 
 def board_in_memory() -> Board:
@@ -69,6 +80,18 @@ class Cast:
     async def ended(self, run: str, within_s: float = 20) -> State:
         return await self.until(run, lambda state: state.end, within_s)
 
+    async def play(self, case: Case) -> State:
+        """Publish a case, with its guests attached, say yes to every question, and return how the run ended."""
+        if case.guests:
+            await self.attach(*(member(case.file, name) for name in case.guests))
+        run = await self.publish(TEAMS[case.file].name, **case.input)
+        seen = 0
+        while not (state := await self.until(run, _ended_or_asking(seen))).end:
+            seen = state.version
+            for name, gate in state.open_gates.items():
+                await self.client.answer(run, name, gate.digest, True)
+        return state
+
     async def leave(self) -> None:
         self._stop.set()
         _, hanging = await asyncio.wait(self._tasks, timeout=10)
@@ -76,6 +99,11 @@ class Cast:
             task.cancel()
         await asyncio.gather(*self._tasks)
         assert not hanging
+
+
+def _ended_or_asking(seen: int) -> Callable[[State], object]:
+    """For a run that is read from its beginning: what it asked up to version `seen` was answered."""
+    return lambda state: state.end or (state.version > seen and state.open_gates)
 
 
 @asynccontextmanager

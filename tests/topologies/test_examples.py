@@ -2,24 +2,15 @@
 
 import pytest
 
-from projections.canonical import State
-from tests.topologies.cases import CASES, Case
-from tests.topologies.casts import TEAMS, at_work, board_in_memory, member
-
-
-def check(case: Case, state: State) -> None:
-    assert (state.end, state.code) == (case.end, case.code), state.reason
-    assert case.reason in state.reason
-    assert state.result == case.result
+from tests.topologies.cases import CASES
+from tests.topologies.casts import TEAMS, at_work, board_in_memory, check, member, teams_of
 
 
 @pytest.mark.parametrize("name", CASES)
 async def test_ends_as_expected(name: str) -> None:
     case = CASES[name]
-    teams = [TEAMS[file] for file in (*case.teams, case.file)]
-    async with at_work(board_in_memory(), teams) as cast:
-        run = await cast.publish(teams[-1].name, **case.input)
-        check(case, await cast.ended(run))
+    async with at_work(board_in_memory(), teams_of(case)) as cast:
+        check(case, await cast.play(case))
 
 
 def test_every_example_is_asked_something() -> None:
