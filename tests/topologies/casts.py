@@ -122,3 +122,19 @@ async def at_work(board: Board, teams: Sequence[Team], down: Sequence[str] = ())
         yield cast
     finally:
         await cast.leave()
+
+
+async def attach_during_the_run(cast: Cast) -> None:
+    """While the run of `open_call` asks about its title, attach the scholar, who then wins the call for the text."""
+    run = await cast.publish("translation", title="the cat", text="the cat drinks milk", to="de")
+    asked = await cast.until(run, lambda state: state.open_gates)
+    await cast.attach(member("open_call", "scholar-german"))
+    await cast.client.answer(run, "title-is-right", asked.gates["title-is-right"].digest, True)
+    state = await cast.ended(run)
+    assert (state.end, state.result) == (
+        "DONE",
+        {"title": "die Katze", "text": "die Katze trinkt Milch", "by": ["pocket-german", "scholar-german"]},
+    )
+    assert [bid["by"] for bid in state.facts["text_bids"].value] == ["scholar-german", "pocket-german"]
+    assert {loser.by: loser.reason for loser in state.facts["text_bids"].losers}["french"] == "cannot do it"
+    assert state.usage.micro_usd == 2 * 10_000 + 4 * 30_000

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.topologies.cases import CASES
-from tests.topologies.casts import TEAMS, at_work, board_in_memory, check, member, teams_of
+from tests.topologies.casts import TEAMS, at_work, attach_during_the_run, board_in_memory, check, member, teams_of
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -22,22 +22,7 @@ def test_every_example_is_asked_something() -> None:
 
 async def test_translator_that_is_attached_during_the_run_wins_the_next_call() -> None:
     async with at_work(board_in_memory(), [TEAMS["open_call"]]) as cast:
-        run = await cast.publish("translation", title="the cat", text="the cat drinks milk", to="de")
-        asked = await cast.until(run, lambda state: state.open_gates)
-        await cast.attach(member("open_call", "scholar-german"))
-        await cast.client.answer(run, "title-is-right", asked.gates["title-is-right"].digest, True)
-        state = await cast.ended(run)
-    assert (state.end, state.result) == (
-        "DONE",
-        {
-            "title": "die Katze",
-            "text": "die Katze trinkt Milch",
-            "by": ["pocket-german", "scholar-german"],
-        },
-    )
-    assert [bid["by"] for bid in state.facts["text_bids"].value] == ["scholar-german", "pocket-german"]
-    assert {loser.by: loser.reason for loser in state.facts["text_bids"].losers}["french"] == "cannot do it"
-    assert state.usage.micro_usd == 2 * 10_000 + 4 * 30_000
+        await attach_during_the_run(cast)
 
 
 async def test_auditor_that_is_attached_is_woken_by_each_booking() -> None:
