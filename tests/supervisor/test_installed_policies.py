@@ -221,6 +221,7 @@ def test_built_in_policies_stay_as_they_are(name: str) -> None:
         ("", 1, fails),
         ("a b", 1, fails),
         ("x" * 65, 1, fails),
+        (".".join(["abc"] * 17), 1, fails),
         (None, 1, fails),
         ("own", 0, fails),
         ("own", "1", fails),
@@ -402,6 +403,7 @@ async def test_what_came_in_the_same_breath_is_not_lost() -> None:
         await without.reached(last)
         assert without.supervisor.committer.left == {"r1": first}
         assert without.supervisor.floor == first - 1
+        assert without.supervisor.runs.get("r1") is None, "nothing of it was tried"
         await table.client.publish("plain", {"x": "two"}, "r2")  # so that the floor is on the log
         table.work("u", text)
         await table.ended("r2")
