@@ -96,14 +96,21 @@ def attempt_failed(state: State, event: e.AttemptFailed, new: Next) -> State:
 
 
 def attempt_stale(state: State, event: e.AttemptStale, new: Next) -> State:
+    """Also of a task that had ended, while the others of its group had not."""
+    before = state.tasks[event.task]
     task, changes = _settled_usage(state, event.task, event.attempt, event.execution, event.usage)
+    again = replace(task, status="planned", waits=0, stale=task.stale + 1, ended=0, claims=(), silences=())
+    steps = state.steps
+    if before.status == "ended":
+        steps = with_step(state, task.step, ended=steps[task.step].ended - 1)
     return replace(
         state,
         **new | changes,
-        tasks=state.tasks | {event.task: replace(task, status="planned", waits=0, stale=task.stale + 1)},
+        steps=steps,
+        tasks=state.tasks | {event.task: again},
         timers=without(state.timers, f"task.{event.task}"),
-        in_flight=state.in_flight - 1,
-        breakers=_counted(state, state.tasks[event.task], "", begun=True),
+        in_flight=state.in_flight - (before.status == "dispatched"),
+        breakers=_counted(state, before, "", begun=True),
     )
 
 

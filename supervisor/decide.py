@@ -34,27 +34,21 @@ from schemas.inputs import (
 )
 from schemas.plans import plan_steps
 from schemas.playbooks import Playbook
-from schemas.steps import GatePlan
-from schemas.usage import Limits
+from schemas.usage import Limits, Usage
 from schemas.validation import violation
-from supervisor import gates, loops
-from supervisor.advance import advance, answered, unanswered
-from supervisor.attempts import blocked, failed, give_or_wait, handed_on, never_begun, stale, succeeded
+from supervisor import loops, questions
+from supervisor.advance import advance
+from supervisor.attempts import failed, give_or_wait, handed_on, never_begun, stale, succeeded
 from supervisor.breaches import breach, keys_of
 from supervisor.draft import Draft
 from supervisor.policy import WAITS_LIMIT, child_code, chosen, least, oversized, refused
+from supervisor.settle import to_ask_again
 
 RULES = 2
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
 KNOWN_RULES = frozenset({2})
 """The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
 among them: keep what they did under its version, or give it up here, in the open."""
-STALE_LIMIT = 3
-"""How often a task is given out again because facts have changed; then its result is taken, and marked."""
-QUESTIONS_LIMIT = 20
-"""Questions that one task may ask people."""
-GATE_MS = 366 * 86_400_000
-"""The longest time for an answer."""
 SUPERVISOR = "_supervisor"
 """The client name under which child runs are asked for."""
 
@@ -92,6 +86,7 @@ def decide(state: State, cause: Input, view: View, rules: int | None = None) -> 
     try:
         _handle(draft, cause)
     except BadExpression as error:
+        _book(draft, cause, str(error))
         draft.fail("INVALID_INPUT", str(error))
     return _within_limits(draft, state, cause, rules) if len(draft.events) > before else []
 
@@ -120,7 +115,8 @@ def _handle(draft: Draft, cause: Input) -> None:
         case Cancel(reason=reason):
             _cancel(draft, author, reason)
         case Approve() | Deny() | Answer() as said:
-            _answered(draft, author, said)
+            if questions.answered(draft, author, said):
+                advance(draft)
         case TimerDue() | CapabilityCame() | ChildEnded() | ParentEnded() as wake if not draft.state.end:
             _wake(draft, wake)
 
@@ -159,13 +155,22 @@ def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list
     ended = Draft(state, cause, draft.view)
     if state.goal and state.rules < rules:
         ended.emit(e.RulesChanged, rules=rules)
-    if isinstance(end := cause.body, Ended):
-        ended.late(cause.address.author, reason, end)
-    elif isinstance(end, ChildEnded) and (task := _awaits(ended, end)):
-        _keep_share(ended, end, task)
-        ended.child_late(task, end, reason)
+    _book(ended, cause, reason)
     ended.end("FAILED", "BUDGET_EXCEEDED", reason)
     return ended.events
+
+
+def _book(draft: Draft, cause: Input, reason: str) -> None:
+    """Book what an end reports, though the run ends before it can take it."""
+    end, author = cause.body, cause.address.author
+    if isinstance(end, Ended):
+        task = draft.state.tasks.get(end.task)
+        if task is None or booking(author, end.execution[:64]) not in task.executions:
+            draft.late(author, reason, end)
+    elif isinstance(end, ChildEnded) and (task := _awaits(draft, end)):
+        if not any(isinstance(event, e.ShareKept) for event in draft.events):
+            _keep_share(draft, end, task)
+        draft.child_late(task, end, reason)
 
 
 # --- goals ------------------------------------------------------------------------------------------------------------
@@ -267,9 +272,9 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
         code, message = problem
     match code:
         case "":
-            _result(draft, task, end)
+            _result(draft, end.task, end.execution[:64], end.claims, end.silences, end.usage)
         case "NEEDS_INPUT":
-            _asked(draft, task, end)
+            questions.asked(draft, task, end)
         case "HANDED_OFF":
             handed_on(draft, end.task, end.to, message, execution, end.usage)
         case _:
@@ -277,69 +282,26 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
     advance(draft)
 
 
-def _result(draft: Draft, task: TaskState, end: Ended) -> None:
-    step = draft.state.step(task.step)
-    changed = draft.work(step).changed(task) if step.stale == "again" else []
-    if changed and task.stale < STALE_LIMIT:
-        stale(draft, end.task, changed, end.execution[:64], end.usage)
+def _result(
+    draft: Draft,
+    name: str,
+    execution: str,
+    claims: tuple[e.Claim, ...],
+    silences: tuple[e.Silence, ...],
+    usage: Usage,
+    lacking: str = "",
+) -> None:
+    task = draft.state.tasks[name]
+    if keys := to_ask_again(draft, draft.state.step(task.step), task):
+        stale(draft, name, keys, execution, usage)
     else:
-        succeeded(draft, end.task, end.execution[:64], end.claims, end.silences, end.usage)
-
-
-def _asked(draft: Draft, task: TaskState, end: Ended) -> None:
-    """A specialist asks people in the middle of its task, which goes on when they have answered."""
-    asked = sum(gate.task == end.task for gate in draft.state.gates.values())
-    if end.question is None or asked >= QUESTIONS_LIMIT:
-        reason = f"it asked {asked} times; {QUESTIONS_LIMIT} at most" if asked else "it asks nothing"
-        failed(draft, end.task, "BUDGET_EXCEEDED", reason, end.execution[:64], end.usage)
-        return
-    draft.emit(
-        e.AttemptFailed,
-        task=end.task,
-        attempt=task.attempt,
-        code="NEEDS_INPUT",
-        message=end.question.ask[:1000],
-        lost=False,
-        execution=end.execution[:64],
-        usage=end.usage,
-    )
-    question = end.question
-    gates.open_gate(
-        draft,
-        f"{end.task}.{task.attempt}",
-        GatePlan(question.ask[:1000], min(max(question.expires_ms, 1), GATE_MS), schema=question.schema),
-        question.action,
-        task=end.task,
-    )
-    if not draft.state.gates[f"{end.task}.{task.attempt}"].open:
-        give_or_wait(draft, end.task)
+        succeeded(draft, name, execution, claims, silences, usage, lacking)
 
 
 def _tool_called(draft: Draft, author: str, called: ToolCalled) -> None:
     task = _addressed(draft, author, called.task, called.attempt)
     if isinstance(task, TaskState) and not task.child:
         loops.tool_failed(draft, task, called)
-
-
-# --- answers of people ------------------------------------------------------------------------------------------------
-
-
-def _answered(draft: Draft, person: str, said: Approve | Deny | Answer) -> None:
-    gate = gates.answer(draft, person, said)
-    if gate is None:
-        return
-    reason = f": {said.reason[:1000]}" if isinstance(said, Deny) and said.reason else ""
-    denied = "" if gate.approved else f"{person} denied {said.gate!r}{reason}"
-    if gate.task:
-        if denied:
-            blocked(draft, gate.task, denied)
-        else:
-            give_or_wait(draft, gate.task)
-    elif said.gate in draft.state.steps and draft.state.step(said.gate).question:
-        answered(draft, said.gate)
-    elif denied:
-        draft.fail("POLICY_BLOCKED", denied)
-    advance(draft)
 
 
 # --- wakes ------------------------------------------------------------------------------------------------------------
@@ -354,7 +316,7 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
         case "run":
             draft.end("FAILED_RETRYABLE", "TIMEOUT", f"the run has not ended within {timer.delay_ms} ms")
         case "gate":
-            _gate_expired(draft, subject, timer.delay_ms)
+            questions.expired(draft, subject, timer.delay_ms)
         case "await":
             step, awaiting = draft.state.step(subject), draft.state.steps[subject].awaiting
             who = chosen(draft.work(step), draft.state, draft.view)
@@ -367,17 +329,6 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
         case _:
             _task_timed_out(draft, subject, timer.delay_ms)
     advance(draft)
-
-
-def _gate_expired(draft: Draft, name: str, delay_ms: int) -> None:
-    gate = draft.state.gates[name]
-    reason = f"nobody {'approved' if gate.schema is None else 'answered'} {name!r} within {delay_ms} ms"
-    if gate.task:
-        blocked(draft, gate.task, reason)
-    elif name in draft.state.steps and draft.state.step(name).question:
-        unanswered(draft, name, reason)
-    else:
-        draft.fail("POLICY_BLOCKED", reason)
 
 
 def _task_timed_out(draft: Draft, name: str, delay_ms: int) -> None:
@@ -412,7 +363,7 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
     if child.end in {"DONE", "DEGRADED"}:
         claims = tuple(e.Claim(key, child.result) for key in keys_of(draft, task))
         lacking = f"child run {child.child} is DEGRADED: {child.reason}"[:1000] if child.end == "DEGRADED" else ""
-        succeeded(draft, child.task, child.child, claims, (), child.usage, lacking)
+        _result(draft, child.task, child.child, claims, (), child.usage, lacking)
     else:
         code = child_code(child.end, child.code)
         message = f"child run {child.child} ended {child.end} {child.code}: {child.reason}"

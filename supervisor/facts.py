@@ -11,6 +11,7 @@ from msgspec import Struct
 from schemas import events as e
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.contracts import Contract
+from schemas.expressions import BadExpression
 from schemas.plans import planned
 from schemas.playbooks import Playbook
 from schemas.steps import Merge, PlanStep
@@ -37,6 +38,11 @@ class Value(Struct, frozen=True):
 
 
 def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
+    """Raises BadExpression where the key is another step's."""
+    if other := _decided_by(draft, step, key):
+        lost = (e.Loser(value.task, value.by, value.value, f"{other!r} took the place of {step.id!r}"),)
+        lack(draft, step, key, "LOW_CONFIDENCE", lost[0].reason, value.losers + lost, value.declined)
+        return
     before = draft.state.facts.get(key)
     draft.emit(
         e.FactCommitted,
@@ -73,15 +79,33 @@ def lack(
     message: str,
     losers: tuple[e.Loser, ...] = (),
     declined: tuple[e.Declined, ...] = (),
+    final: bool = False,
 ) -> None:
-    """There is no value for a key."""
+    """There is no value for a key; with `final` the run ends of it, whatever its playbook says. Raises BadExpression
+    where the key is another step's."""
+    _decided_by(draft, step, key)
     draft.emit(
         e.FactMissing, step=step.id, key=key, code=code, message=message[:1000], losers=losers, declined=declined
     )
-    if draft.state.steps[step.id].revised or _replan(draft, step, f"no value for {key}: {message}"[:1000]):
+    reason = f"no value for {key}: {message}"
+    if final:
+        draft.fail(code, reason)
+        return
+    if draft.state.steps[step.id].revised or _replan(draft, step, reason[:1000]):
         return
     if step.missing == "fail":
-        draft.fail(code, f"no value for {key}: {message}")
+        draft.fail(code, reason)
+
+
+def _decided_by(draft: Draft, step: PlanStep, key: str) -> str:
+    """The step that has decided the key instead of this one, whose place it took; empty where the key is free, or this
+    step replaces what others decided. Raises BadExpression where it must not be decided twice."""
+    there = draft.state.facts.get(key) or draft.state.missing.get(key)
+    if there is None:
+        return ""
+    if there.step != step.id and (step.replaces or draft.state.steps[step.id].revised):
+        return "" if step.replaces else there.step
+    raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")
 
 
 def _replan(draft: Draft, step: PlanStep, reason: str) -> bool:

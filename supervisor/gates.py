@@ -20,8 +20,9 @@ from supervisor.policy import Chosen
 
 
 def passes(draft: Draft, step: PlanStep, work: Work, who: Chosen) -> Chosen | None:
-    """Who does the step and who takes over, once it may begin: `who`, or those that were approved, by the contracts that
-    they had then. Opens its gate when it has one that was not opened yet, and once more when who was approved is gone.
+    """Who does the step and who takes over, once it may begin: `who`, or those that were approved, by the contracts
+    that they had then. Opens its gate when it has one that was not opened yet, and once more when who was approved is
+    gone.
 
     Raises BadExpression where the action cannot be derived, or is too large to be shown.
     """

@@ -5,13 +5,17 @@ Pure. The policy of the step decides (`merge`); what did not win stays with the 
 
 from projections.canonical import TaskState, group_span, group_tasks
 from schemas import events as e
-from schemas.expressions import BadExpression
+from schemas.codec import canonical
+from schemas.playbooks import TASKS_LIMIT
 from schemas.steps import PlanStep
 from supervisor.candidates import voices_on
 from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.facts import Value, commit, lack
-from supervisor.merge import Merged, merge
+from supervisor.merge import Candidate, Merged, merge
+
+STALE_LIMIT = 3
+"""How often a task is given out again because facts have changed; then its result is taken, and marked."""
 
 
 def settle(draft: Draft, name: str) -> None:
@@ -28,7 +32,7 @@ def settle(draft: Draft, name: str) -> None:
     names = group_tasks(task.step, state, task.group)
     if step.merge.policy == "first":
         _drop_others(draft, step, names, task.group)
-    if any(draft.state.tasks[one].status != "ended" for one in names):
+    if any(draft.state.tasks[one].status != "ended" for one in names) or _asked_again(draft, step, names):
         return
     work = draft.work(step)
     for index in group_span(state, task.group):
@@ -46,26 +50,41 @@ def _drop_others(draft: Draft, step: PlanStep, names: list[str], group: int) -> 
                 draft.emit(e.TaskDropped, task=name, reason="another claim came first")
 
 
+def to_ask_again(draft: Draft, step: PlanStep, task: TaskState) -> list[str]:
+    """The keys of newer facts for which the step wants the task to be given out again, instead of its result. What was
+    approved is done once."""
+    if step.stale != "again" or step.gate or task.stale >= STALE_LIMIT:
+        return []
+    return draft.work(step).changed(task)
+
+
+def _asked_again(draft: Draft, step: PlanStep, names: list[str]) -> bool:
+    """Whether facts have changed since some of the voices ended, so that these are asked again; `advance` gives their
+    tasks out."""
+    behind = {name: to_ask_again(draft, step, task) for name in names if (task := draft.state.tasks[name]).claims}
+    for name in [name for name, keys in behind.items() if keys]:
+        attempt, keys = draft.state.tasks[name].attempt, behind[name]
+        draft.emit(e.AttemptStale, task=name, attempt=attempt, keys=tuple(keys))
+        draft.emit(e.TaskDelayed, task=name, delay_ms=0, reason="stale")
+    return any(behind.values())
+
+
 def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], index: int) -> None:
     key = work.key(index)
-    if key in draft.state.facts or key in draft.state.missing:
-        by = draft.state.facts[key].step if key in draft.state.facts else draft.state.missing[key].step
-        if not step.replaces or by == step.id:
-            raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")
     candidates, declined = voices_on(work, draft.state, names, index)
     merged = merge(step.merge, candidates, draft.view)
-    if merged.conflict and step.merge.policy == "reconcile":
-        _reconcile(draft, step, key, index, merged)
-        return
     refusing = [voice for voice in declined if voice.code not in step.silent]
-    if step.bid or (merged.found and not (refusing and step.missing == "fail")):
+    taken = step.bid or not (refusing and step.missing == "fail")
+    if taken and merged.conflict and step.merge.policy == "reconcile":
+        _reconcile(draft, step, key, index, merged, declined)
+    elif taken and merged.found:
         winner = merged.winner
         task, by = (winner.task, winner.by) if winner else ("", "")
-        stale = _stale(draft, step, work, task) if winner else ()
+        stale = _stale(draft, step, work, [winner] if winner else candidates)
         value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale)
         commit(draft, step, key, value)
-        return
-    _lack(draft, step, key, merged, refusing, declined)
+    else:
+        _lack(draft, step, key, merged, refusing, declined)
 
 
 def _lack(
@@ -76,33 +95,39 @@ def _lack(
     refusing: list[e.Declined],
     declined: tuple[e.Declined, ...],
 ) -> None:
-    conflict = merged.reason if merged.conflict else ""
+    rejected = merged.conflict and step.merge.policy == "reject"
     code: e.StopCode = "LOW_CONFIDENCE"
     message = merged.reason
-    if (voices := refusing or list(declined)) and not conflict:
+    if (voices := refusing or list(declined)) and not rejected:
         code, message = voices[0].code, f"{voices[0].by}: {voices[0].message}"
     losers = merged.losers
     if merged.winner:
         losers += (e.Loser(merged.winner.task, merged.winner.by, merged.winner.value),)
-    lack(draft, step, key, code, message, losers, declined)
-    if conflict and not draft.state.end:
-        draft.fail(code, f"claims for {key} conflict: {conflict}")
+    lack(draft, step, key, code, message, losers, declined, final=rejected)
 
 
-def _stale(draft: Draft, step: PlanStep, work: Work, name: str) -> tuple[str, ...]:
-    """The keys of newer facts that the claim of task `name` does not know of, where the step wants to know."""
-    return () if step.stale == "commit" else tuple(work.changed(draft.state.tasks[name]))
+def _stale(draft: Draft, step: PlanStep, work: Work, claims: list[Candidate]) -> tuple[str, ...]:
+    """The keys of newer facts that a value made of these claims does not know of, where the step wants to know."""
+    if step.stale == "commit":
+        return ()
+    tasks = [draft.state.tasks[claim.task] for claim in claims if not claim.refused]
+    return tuple(dict.fromkeys(key for task in tasks for key in work.outdated(task)))
 
 
 # --- reconciling ------------------------------------------------------------------------------------------------------
 
 
-def _reconcile(draft: Draft, step: PlanStep, key: str, index: int, merged: Merged) -> None:
+def _reconcile(
+    draft: Draft, step: PlanStep, key: str, index: int, merged: Merged, declined: tuple[e.Declined, ...]
+) -> None:
     """Have a specialist decide between claims that differ, in a task of its own; `advance` gives it out."""
     contract = draft.view.contract(step.merge.specialist)
     if contract is None:
         message = f"{merged.reason}; {step.merge.specialist}, who should reconcile them, is not attached"
-        lack(draft, step, key, "LOW_CONFIDENCE", message, merged.losers)
+        lack(draft, step, key, "LOW_CONFIDENCE", message, merged.losers, declined)
+        return
+    if len(draft.state.tasks) >= TASKS_LIMIT:
+        draft.end("FAILED", "BUDGET_EXCEEDED", f"claims for {key} differ; a run has {TASKS_LIMIT} tasks at most")
         return
     task = f"{step.id}-{draft.state.steps[step.id].tasks + index}"
     draft.emit(
@@ -123,13 +148,19 @@ def _reconciled(draft: Draft, step: PlanStep, name: str, task: TaskState) -> Non
     key = work.key(task.index)
     names = group_tasks(step.id, draft.state.steps[step.id], task.group)
     candidates, declined = voices_on(work, draft.state, names, task.index)
-    losers = tuple(e.Loser(one.task, one.by, one.value, one.refused or "reconciled") for one in candidates)
-    claim = next((claim for claim in task.claims if claim.key == key), None)
-    if claim is not None:
-        value = Value(claim.value, step.merge, name, task.specialist, losers, declined)
-        commit(draft, step, key, value)
+    made, _ = voices_on(work, draft.state, [name], task.index)
+    claim = next((claim for claim in made if not claim.refused), None)
+    value = canonical(claim.value) if claim else b""
+    losers = tuple(
+        e.Loser(one.task, one.by, one.value, "" if canonical(one.value) == value else one.refused or "reconciled")
+        for one in candidates
+    )
+    if claim:
+        stale = _stale(draft, step, work, candidates)
+        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale))
         return
     silence = next(iter(task.silences), None)
     code = task.code or (silence.code if silence else "LOW_CONFIDENCE")
-    message = task.message or (silence.message if silence else "")
-    lack(draft, step, key, code, f"{task.specialist} did not reconcile the claims: {message}", losers, declined)
+    said = made[0].refused if made else task.message or (silence.message if silence else "")
+    losers += tuple(e.Loser(one.task, one.by, one.value, one.refused) for one in made)
+    lack(draft, step, key, code, f"{task.specialist} did not reconcile the claims: {said}", losers, declined)

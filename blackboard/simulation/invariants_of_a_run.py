@@ -89,6 +89,8 @@ def attempts_end_once(run: str, history: History) -> Iterator[Broken]:
                     attempts[task] = known._replace(ended=True)
                     if problem := _wrong_end(history, known, event):
                         yield Broken("ends are those that were awaited", f"run {run}: {task}: {problem}")
+                elif known and known.ended and isinstance(event, e.AttemptStale) and not event.execution:
+                    pass  # facts have changed since: it is asked again before its group is settled
                 elif not isinstance(event, e.TaskEnded) or not event.code or event.execution:
                     yield Broken("no attempt is accepted twice", f"run {run}: {task}, attempt {event.attempt}")
             case e.TaskDropped(task=task) if task in attempts:
