@@ -119,7 +119,9 @@ async def _send(options: BoardOptions, asked: Asked, cited: str | None, append: 
         raise Refused(f"not sent: {problem}")
     async with open_board(settings.nats, settings.board, name="answer") as board:
         seq = await append(Client(board, settings.name), asked.run, asked.name, digest)
-        await _read_back(board, asked, settings.name, seq)
+        now = (await _read_back(board, asked, settings.name, seq)).open_gates.get(asked.name)
+    if now and now.digest != digest:
+        click.echo(f"{asked.name} of {asked.run} asks anew, because something is not as it was; look again", err=True)
     return {"run": asked.run, "gate": asked.name, "digest": digest, "seq": seq}
 
 
@@ -184,8 +186,8 @@ def _muted(run: str, author: str) -> str:
 # --- after ------------------------------------------------------------------------------------------------------------
 
 
-async def _read_back(board: Board, asked: Asked, author: str, seq: int) -> None:
-    """Wait for what the run made of the answer. Raises Refused with the run's reason."""
+async def _read_back(board: Board, asked: Asked, author: str, seq: int) -> State:
+    """Wait for what the run made of the answer, and return it. Raises Refused with the run's reason."""
     run, name = asked.run, asked.name
 
     def in_vain(state: State) -> bool:
@@ -199,6 +201,7 @@ async def _read_back(board: Board, asked: Asked, author: str, seq: int) -> None:
     if not any(item.event.cause.seq == seq for item in events):
         why = f"; {_muted(run, author)}" if is_muted(folded.state, author) else ""
         raise Refused(f"not taken: gate {name} is {answered(folded.state, name)}{why}")
+    return folded.state
 
 
 def _refusal(events: Sequence[e.Event], name: str) -> str:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 FOLDED_AT_ONCE = 16
-REDRAWN_PER_SECOND = 0.2
+REDRAWN_PER_SECOND = 1 / 30
 """How often a list on a terminal is drawn again when nothing comes, because times go on."""
 _OPENS_GATE = b'"type":"gate_opened"'
 

@@ -51,17 +51,17 @@ async def _records(board: Board, checked: bool) -> AsyncIterator[dict[str, Any]]
 
 
 def _record(folded: Folded) -> dict[str, Any]:
-    return {"run": folded.state.run, "version": folded.state.version, **digests(folded)}
+    version = folded.state.version
+    return {"run": folded.state.run, "version": version, "budget_kept": version, **digests(folded)}
 
 
 def _audited(result: Audited | Violation) -> dict[str, Any]:
     if isinstance(result, Violation):
         raise result
-    found: dict[str, Any] = msgspec.structs.asdict(result)
-    return found
+    return msgspec.structs.asdict(result) | {"budget_kept": result.version}
 
 
 def _line(record: dict[str, Any]) -> str:
     line = "{run}  version {version}  head {head}  state {state}  outcome {outcome}".format_map(record)
-    line += f"  budget kept at {count(record['version'], 'version')}"
+    line += f"  budget kept at {count(record['budget_kept'], 'version')}"
     return f"{line}  {record['inputs']} inputs and {record['states']} states as cited" if "inputs" in record else line

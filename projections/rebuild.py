@@ -37,10 +37,11 @@ async def rebuild(board: Board, run: str, version: int | None = None, each: Each
 
 async def history(board: Board, run: str) -> tuple[Folded, list[Recorded]]:
     """The run as it is now, and its events. Raises Violation, LogError."""
-    folded, events = unwritten(board.log.id, run), list[Recorded]()
+    folded, events = alone(unwritten(board.log.id, run)), list[Recorded]()
     async for message in _facts(board, run):
         folded = take(folded, message)
         events += recorded(message)
+    folded = kept(folded)
     await _require_last(board, folded)
     return folded, events
 

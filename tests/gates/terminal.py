@@ -4,13 +4,18 @@ import asyncio
 import os
 import pty
 import re
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 
-from tests.end_to_end.support import COMMAND, environment_with
+from tests.end_to_end.support import environment_with
 
 PATIENCE_S = 20.0
+_HEED = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"
+HEEDING = [sys.executable, "-c", f"{_HEED}; from blackboard.cli import main; main()"]
+"""The command, which heeds Ctrl-C also where whatever started the tests has told its children not to."""
 _STYLE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -22,7 +27,7 @@ class Terminal:
         os.set_blocking(self._ours, False)
         environment = environment_with(COLUMNS="200", LINES="50", TERM="xterm")
         self._process = subprocess.Popen(
-            [*COMMAND, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+            [*HEEDING, *words], stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
         )
         os.close(theirs)
         self.raw = ""
@@ -54,7 +59,7 @@ class Terminal:
         return self._process.returncode
 
     def interrupt(self) -> None:
-        self._process.send_signal(2)
+        self._process.send_signal(signal.SIGINT)
 
     def close(self) -> None:
         self._process.kill()

@@ -15,9 +15,11 @@ from blackboard.client import Client
 from blackboard.log import Append
 from projections.cli_inbox import Inbox
 from schemas.codec import chain_start, encode, encode_facts, sha256
+from schemas.contracts import Contract
 from schemas.events import Cause, RunEnded, RunOpened
-from tests.end_to_end.support import COMMAND, ended, environment_with
+from tests.end_to_end.support import ended, environment_with, run_until
 from tests.gates.desk import Person, asks
+from tests.gates.terminal import HEEDING
 
 FINISHED = 5_000
 
@@ -105,7 +107,7 @@ async def test_no_board(ann: Person) -> None:
 
 @pytest.fixture
 def watching(there: list[str]) -> Iterator[subprocess.Popen[str]]:
-    command = [*COMMAND, "inbox", "--watch", "--json", "--name", "ann", *there]
+    command = [*HEEDING, "inbox", "--watch", "--json", "--name", "ann", *there]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment_with()) as process:
         try:
             yield process
@@ -131,6 +133,24 @@ async def test_watch(shared: Board, pat: Client, ann: Person, watching: subproce
     assert (await next_line())["how"] == "the run is CANCELLED"
     watching.send_signal(signal.SIGINT)
     assert await asyncio.to_thread(watching.wait, 10) == 130
+
+
+async def test_gate_that_asks_anew_is_another_question(shared: Board, pat: Client, ann: Person) -> None:
+    """Whom ann approved is gone by then, so she is asked about somebody else."""
+    await asks(shared, pat, "signed", "run")
+    inbox = Inbox(shared)
+    await inbox.load()
+    (before,) = inbox.asked()
+    await pat.withdraw("write")
+    await pat.offer(Contract(specialist="scribe", offers=["write"]))
+    said = await ann("approve", "run", "--yes")
+    assert (said.code, "write of run asks anew, because something is not as it was" in said.err) == (0, True), said
+    await run_until(shared, "run", lambda state: state.gates["write"].digest != before.gate.digest)
+    async for messages in shared.log.scan([shared.subjects.every("fact")], after=inbox.position):
+        await inbox.take(messages)
+    (now,) = inbox.asked()
+    assert [voice.specialist for voice in now.gate.voices] == ["scribe"]
+    assert inbox.closed == [(before, "asked anew")]
 
 
 # --- and many runs ----------------------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ verbs against runs on a real server in which all of these came about."""
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -80,9 +81,7 @@ def test_task_that_goes_on_later(told: Told) -> None:
 def test_breaker_and_revision(told: Told) -> None:
     out = told("show", "repaired").out
     assert "clumsy is given nothing more: it failed 2 times in a row, last with INTERNAL (event " in out
-    assert (
-        "step carry was replaced by haul because no value for carry: clumsy: the breaker of clumsy is open (ev" in out
-    )
+    assert re.search(r"\nstep carry was replaced by haul because no value for carry: clumsy: .* \(event \d+\)\n", out)
     record = told("show", "repaired", "--json").record
     assert record["breakers"] == {"clumsy": {"failures": 2, "open": True}}
     (revision,) = record["revisions"]
@@ -192,18 +191,15 @@ def test_missing_key_and_all_that_was_tried(told: Told) -> None:
         ("corrected", "text takes the place of version 6"),
         ("corrected", "report rests on older values of input"),
         ("repaired", "clumsy is given nothing more: it failed 2 times in a row, last with INTERNAL"),
-        (
-            "repaired",
-            "step carry was replaced by haul because no value for carry: clumsy: the breaker of clumsy is open",
-        ),
+        ("repaired", "step carry was replaced by haul because no value for carry: clumsy: "),
         ("said", 'gate say: answered by bob: "\\u001b[31mred"'),
     ],
 )
 def test_watch_tells_what_was_not_to_be_expected(told: Told, run: str, note: str) -> None:
     code = {"argued": 3}.get(run, 0)
-    assert f"{note}\n" in told("watch", run, code=code).err
+    assert any(line.startswith(note) for line in told("watch", run, code=code).err.splitlines())
     notes = [line for record in told("watch", run, "--json", code=code).records for line in record["notes"]]
-    assert note in notes
+    assert any(line.startswith(note) for line in notes)
 
 
 def test_tail_is_short_and_readable(told: Told) -> None:
