@@ -279,7 +279,9 @@ class Worker:
         try:
             with telemetry.measured(job.span) as said:
                 ended = await self._execute(job)
-                stored = await (self._store(job, ended) if ended else self._used_in_vain(job))
+                stored = await self._store(job, ended) if ended else None
+                if ended is None and (vain := job.execution.used_in_vain()):
+                    await self._store(job, vain)  # tried once: nothing waits for it
                 await self._let_go(job, stored, said)
         finally:
             heartbeat.cancel()
@@ -375,12 +377,6 @@ class Worker:
             if self._giving_up.is_set() or job.execution.interruption == "cancelled":
                 return None
             await _unless(self._giving_up, asyncio.sleep(next(pauses)))
-
-    async def _used_in_vain(self, job: Job) -> None:
-        """Tell what a cancelled execution has used: once, since nothing waits for it."""
-        if ended := job.execution.used_in_vain():
-            with contextlib.suppress(LogUnavailable):
-                await self._board.log.append(self._append_of(job.key.specialist, job.key.run, ended))
 
     def _append_of(self, specialist: str, run: str, observation: Observation) -> Append:
         return Append(self._board.subjects.observation(specialist, run), encode(observation))
