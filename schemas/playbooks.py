@@ -294,8 +294,12 @@ class Playbook(Artefact):
             if replan.step not in ids:
                 raise ValueError(f"replans: {replan.step!r} is no step")
             _in_order(replan.steps, ids)
-            if replacing := next((step.id for step in replan.steps if step.replaces), None):
-                raise ValueError(f"replans: step {replacing!r}: only steps of the plan itself give facts newer values")
+            if circle := sorted(
+                _needing(replan.step, self.steps) & {need for step in replan.steps for need in step.needs}
+            ):
+                raise ValueError(
+                    f"replans: {circle[0]!r} needs {replan.step!r}, and what takes its place needs {circle[0]!r}"
+                )
         replaced = [replan.step for replan in self.replans]
         if len(set(replaced)) < len(replaced):
             raise ValueError("replans: each step has one at most")
@@ -333,6 +337,15 @@ def _in_order(steps: list[Step], before: list[str]) -> list[Step]:
     except CycleError as error:
         raise ValueError(f"steps need each other in a circle: {' -> '.join(error.args[1])}") from None
     return sorted(steps, key=lambda step: order.index(step.id))
+
+
+def _needing(name: str, steps: list[Step]) -> set[str]:
+    """The steps, of those that are in order, that need `name`, directly or not."""
+    found: set[str] = set()
+    for step in steps:
+        if {name, *found} & set(step.needs):
+            found.add(step.id)
+    return found
 
 
 def check_each(value: dict[str, str], check: Callable[[str], str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from supervisor import gates
 from supervisor.attempts import give
 from supervisor.documents import Work, document
 from supervisor.draft import Draft
-from supervisor.facts import decided, lack
+from supervisor.facts import decided, holder_of, lack
 from supervisor.loops import is_asking
 from supervisor.messages import carried_at_most
 from supervisor.policy import awaited, chosen
@@ -157,7 +157,7 @@ def _too_much(step: PlanStep, work: Work) -> str:
 def _taken(draft: Draft, step: PlanStep, work: Work) -> str:
     """Why the keys of a step cannot be its own, else an empty text."""
     keys, state = work.keys(), draft.state
-    taken = sorted(key for key in keys if key in state.facts or key in state.missing)
+    taken = sorted(key for key in keys if holder_of(state, key))
     if taken and not step.replaces:
         return f"step {step.id!r} names the key {taken[0]!r}, which another step has decided"
     if len(set(keys)) < len(keys):

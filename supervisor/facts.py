@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from projections.canonical import State
 from schemas import events as e
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.contracts import Contract
@@ -100,12 +101,21 @@ def lack(
 def _decided_by(draft: Draft, step: PlanStep, key: str) -> str:
     """The step that has decided the key instead of this one, whose place it took; empty where the key is free, or this
     step replaces what others decided. Raises BadExpression where it must not be decided twice."""
-    there = draft.state.facts.get(key) or draft.state.missing.get(key)
-    if there is None:
+    holder = holder_of(draft.state, key)
+    if not holder or (holder != step.id and step.replaces):
         return ""
-    if there.step != step.id and (step.replaces or draft.state.steps[step.id].revised):
-        return "" if step.replaces else there.step
+    if holder != step.id and draft.state.steps[step.id].revised:
+        return holder
     raise BadExpression(f"step {step.id!r} names the key {key!r}, which another step has decided")
+
+
+def holder_of(state: State, key: str) -> str:
+    """The step that has decided a key; empty while it is free, also of a value that a step did not come to whose place
+    others took."""
+    if fact := state.facts.get(key):
+        return fact.step
+    missing = state.missing.get(key)
+    return missing.step if missing and not state.steps[missing.step].revised else ""
 
 
 def _replan(draft: Draft, step: PlanStep, reason: str) -> bool:

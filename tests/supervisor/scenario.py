@@ -181,13 +181,17 @@ class Scenario:
         state = self.of(run)
         return [decode_task(entry.data) for entry in effects.entries(state, effects.in_flight(state))]
 
+    def wake(self, due: Due) -> Said:
+        """What the supervisor appends when the timer is due."""
+        armed = self.of(due.run).timers[due.timer].armed if due.armed is None else due.armed
+        return Said("wake", "", TimerDue(timer=due.timer, armed=armed), due.run)
+
     def _run(self, run: str) -> Folded:
         return self.folded.get(run) or unwritten(LOG, run)
 
     def _take(self, said: Said | Due) -> list[e.Event]:
         if isinstance(said, Due):
-            armed = self.of(said.run).timers[said.timer].armed if said.armed is None else said.armed
-            said = Said("wake", "", TimerDue(timer=said.timer, armed=armed), said.run)
+            said = self.wake(said)
         self.seq += 1
         if said.family in {"contract", "playbook"}:
             problem = self.catalogue.add(self.seq, said.address, said.data)
