@@ -4,11 +4,14 @@ Pure. Every attempt is given out by `give`, which reserves what it may use; so n
 or the question whether a run that repeats itself may go on.
 """
 
+from msgspec.structs import replace
+
+from projections.bookings import set_aside
 from projections.canonical import TaskState
 from schemas import events as e
 from schemas.codec import INPUT_EVENTS_LIMIT, encode
 from schemas.steps import PlanStep, Voice
-from schemas.usage import Limits, Usage
+from schemas.usage import Amount, Limits, Usage
 from supervisor import loops
 from supervisor.admission import refusal
 from supervisor.breaches import silence_by
@@ -69,16 +72,17 @@ def _held_back(draft: Draft, name: str) -> str:
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
     verdict = afford(draft.state, allowed.limits)
     if verdict.when == "never":
-        _give_up(draft, name, *_unpaid(draft, task, verdict.reason))
+        _give_up(draft, name, *_unpaid(draft, task, allowed.limits, verdict.reason))
     elif verdict.when == "now":
         _dispatch(draft, name, voice, allowed, verdict.reserve)
     return verdict.reason if verdict.when == "later" else ""
 
 
-def _unpaid(draft: Draft, task: TaskState, reason: str) -> tuple[e.StopCode, str]:
+def _unpaid(draft: Draft, task: TaskState, wanted: Limits, reason: str) -> tuple[e.StopCode, str]:
     """Why there is no other attempt, where the budget does not allow it. What an attempt keeps that nobody answered is
     missing because of the silence, not because it was used up: with the same budget another run may do it."""
-    if not task.open or draft.state.overrun:
+    kept = sum((set_aside(draft.state.budget, one.limits) for one in task.open), Amount())
+    if afford(replace(draft.state, reserved=draft.state.reserved - kept), wanted).when == "never":
         return "BUDGET_EXCEEDED", reason
     unheard = task.open[-1]
     return (
