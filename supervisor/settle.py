@@ -122,8 +122,9 @@ def _reconcile(
 ) -> None:
     """Have a specialist decide between claims that differ, in a task of its own; `advance` gives it out."""
     contract = draft.view.contract(step.merge.specialist)
-    if contract is None:
-        message = f"{merged.reason}; {step.merge.specialist}, who should reconcile them, is not attached"
+    if contract is None or contract[1].authority == "effect":
+        why = "has the authority to effect, which nobody has approved" if contract else "is not attached"
+        message = f"{merged.reason}; {step.merge.specialist}, who should reconcile them, {why}"
         lack(draft, step, key, "LOW_CONFIDENCE", message, merged.losers, declined)
         return
     if len(draft.state.tasks) >= TASKS_LIMIT:

@@ -18,8 +18,8 @@ NEWER = 5
 def reading(
     stale: str, *others: dict[str, Any], then: tuple[Said, ...] = (), newer: int = 1, playbook: Any = None, **b: Any
 ) -> Scenario:
-    """A run whose step `b` rests on the fact `a`, as input or because it reads it; both steps are in flight when `a` may
-    get newer values, by `r1`, `r2`, ..."""
+    """A run whose step `b` rests on the fact `a`, as input or because it reads it; both are in flight when `a` may get
+    newer values, by `r1`, `r2`, ..."""
     fixing = [
         step(f"r{n}", "fix", needs=["a" if n == 1 else f"r{n - 1}"], fact="a", replaces=True, missing="allow")
         for n in range(1, newer + 1)
