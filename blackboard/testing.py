@@ -22,13 +22,14 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from blackboard.board import Board
+from blackboard.simulation.families import world
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graph_steps import Source, T
 from blackboard.simulation.graph_steps import playbooks as random_playbooks
-from blackboard.simulation.graphs import Graph, Seeded, graph
+from blackboard.simulation.graphs import Graph, Seeded
 from blackboard.simulation.invariants import BATCHES, examined
-from blackboard.simulation.lies import LyingLog
-from blackboard.simulation.parts import Broken, Parts, Person, Plan, Published, Staff, ToolUse
+from blackboard.simulation.lies import LyingLog, check_lies
+from blackboard.simulation.parts import Broken, Chains, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
 from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
 from blackboard.simulation.shrink import shrunk
@@ -58,9 +59,10 @@ __all__ = [
     "simulations",
 ]
 
+REDECIDE = "supervisor.replay:redecide"
 _NAMES = {
     "Supervisor": "supervisor.service:Supervisor",
-    "redecide": "supervisor.replay:redecide",
+    "redecide": REDECIDE,
     "Worker": "specialists.worker:Worker",
     "Begun": "specialists.worker:Begun",
     "Timing": "specialists.worker:Timing",
@@ -163,6 +165,10 @@ class ScriptedSpecialist:
     lies: Sequence[str] = ()
     down: bool = False
 
+    def __post_init__(self) -> None:
+        """Raises ValueError where there is no such lie."""
+        check_lies(self.lies)
+
     @cached_property
     def specialist(self) -> Any:
         """The `specialists.specialist.Specialist`."""
@@ -259,7 +265,7 @@ class Simulation:
     playbooks: of the teams that take part; a Team brings its specialists along. specialists: real ones and scripted
     ones. goals: `Published`, or the input of a goal to the first team. people: who answers gates. supervisors: how many
     serve the board at once. faults: what goes wrong, and how often. limit_s: virtual seconds within which all runs must
-    have ended.
+    have ended. punctual: steps have so much time that no attempt may end because nobody began or ended it.
     """
 
     playbooks: Any
@@ -270,6 +276,7 @@ class Simulation:
     faults: Faults = field(default_factory=Faults)
     supervisors: int = 2
     limit_s: float = 4 * 3600.0
+    punctual: bool = False
 
     @cached_property
     def plan(self) -> Plan:
@@ -284,6 +291,7 @@ class Simulation:
             people=tuple(self.people),
             supervisors=self.supervisors,
             limit_s=self.limit_s,
+            punctual=self.punctual,
         )
 
     def run(self, shrink: bool = True) -> Report:
@@ -292,19 +300,27 @@ class Simulation:
         report, found = self.attempt(self.plan)
         if found is None:
             return report
+        raise self.failure(report, found, shrink)
+
+    def failure(self, report: Report, found: Broken, shrink: bool = True) -> "SimulationFailed":
+        """What is to be raised about a report of `plan`, in which `found` is broken."""
         plan, faults = self.plan, report.faults
         if shrink:
             plan, faults, found = shrunk(plan, faults, found, self._again)
-        raise SimulationFailed(self.seed, found, faults, plan)
+        return SimulationFailed(self.seed, found, faults, plan)
 
     def attempt(
-        self, plan: Plan, only: Mapping[str, str] | None = None, batches: Sequence[int] = BATCHES
+        self,
+        plan: Plan,
+        only: Mapping[str, str] | None = None,
+        batches: Sequence[int] = BATCHES,
+        chains: Chains | None = None,
     ) -> tuple[Report, Broken | None]:
         """Simulate `plan`, with the faults that the seed draws, or `only` with those. The report, and the first
-        invariant that is broken. `batches`: in which the log is decided again."""
+        invariant that is broken. The log is decided again in `batches`, by `chains` (None: in this process)."""
         chance = Chance(self.seed, self.faults, only)
         happened = simulate(plan, chance, _parts())
-        runs, found = examined(happened, _parts(), batches)
+        runs, found = examined(happened, _parts(), batches, chains)
         return make_report(self.seed, happened, runs, chance.made, _parts()), found
 
     def _again(self, plan: Plan, faults: Sequence[Fault]) -> tuple[Sequence[Fault], Broken | None, int]:
@@ -319,9 +335,10 @@ class Simulation:
             report = self.seeded(seed).run()
             first = first or report
             for run in first.outcomes:
-                difference = report.run(run).differs_from(first.run(run))
-                assert not difference, difference
-        assert first is not None, "name at least one seed"
+                if difference := report.run(run).differs_from(first.run(run)):
+                    raise AssertionError(difference)
+        if first is None:
+            raise AssertionError("name at least one seed")
         return first
 
     def seeded(self, seed: int) -> "Simulation":
@@ -341,9 +358,9 @@ def _published(goal: Published | Mapping[str, Any], team: str, number: int) -> P
     return goal if isinstance(goal, Published) else Published(team, goal, f"r{number}")
 
 
-def random_simulation(seed: int) -> Simulation:
-    """The random task graph and world of `seed`."""
-    return _of_graph(graph(Seeded(seed)), seed)
+def random_simulation(seed: int, family: str = "") -> Simulation:
+    """The random task graph and world of `seed`, of `family` (see blackboard.simulation.families) or of any."""
+    return _of_graph(world(Seeded(seed), family), seed)
 
 
 def _of_graph(made: Graph, seed: int) -> Simulation:
@@ -355,12 +372,13 @@ def _of_graph(made: Graph, seed: int) -> Simulation:
         seed=seed,
         faults=made.faults,
         supervisors=made.supervisors,
+        punctual=made.punctual,
     )
 
 
 def simulations() -> Any:
     """A Hypothesis strategy: random task graphs, and the worlds around them, as Simulations."""
-    return _strategy(lambda source, seed: _of_graph(graph(source), seed))
+    return _strategy(lambda source, seed: _of_graph(world(source), seed))
 
 
 def playbooks() -> Any:

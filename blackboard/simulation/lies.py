@@ -23,6 +23,12 @@ ODD = "not what the contract says"
 MUCH = Usage(input_tokens=10_000_000, output_tokens=10_000_000, tool_calls=1_000)
 
 
+def check_lies(lies: Sequence[str]) -> None:
+    """Raises ValueError where there is no such lie."""
+    if unknown := [lie for lie in lies if lie not in LIES]:
+        raise ValueError(f"{unknown[0]!r} is no lie; choose of {', '.join(LIES)}")
+
+
 class LyingLog:
     """`inner` for a worker that tells some of `lies`, each with probability `rate`; `share` draws, by place."""
 
@@ -72,6 +78,4 @@ class LyingLog:
                 return replace(end, usage=MUCH), []
             case "attempt":
                 return end, [Append(append.subject, encode(replace(other, attempt=end.attempt + 1)))]
-            case "garbage":
-                return end, [Append(append.subject, b'{"type":"ended","usage":')]
-        raise ValueError(f"{lie!r} is no lie; choose of {', '.join(LIES)}")
+        return end, [Append(append.subject, b'{"type":"ended","usage":')]

@@ -107,14 +107,12 @@ class Script:
 
     def _chosen(self, answer: Any, asked: Asked) -> Any:
         """The answer to this call, out of what was given for all."""
-        if callable(answer):
-            answer = answer(dict(asked.input))
         if isinstance(answer, tuple):
-            answer = answer[min(asked.attempt, len(answer)) - 1]
+            return self._chosen(answer[min(asked.attempt, len(answer)) - 1], asked)
         if isinstance(answer, OneOf):
             share = self.share("answer", asked.run, asked.task, asked.attempt, asked.key)
             return self._chosen(answer.answers[int(share * len(answer.answers))], asked)
-        return answer
+        return self._chosen(answer(dict(asked.input)), asked) if callable(answer) else answer
 
     def share(self, *place: object) -> float:
         """0 to 1, the same whenever it is drawn for the same place."""
