@@ -99,8 +99,7 @@ def _whose(draft: Draft, step: PlanStep, task: TaskState) -> Voice | str:
         return own
     if is_open(draft.state, own.specialist):
         other = substitute(step, task, draft.state, draft.view) or fallback(step, task, draft.state, draft.view)
-        why = f"{own.specialist} {broken(draft.state, own.specialist)}"
-        return other or _joined(why, _nobody_else(draft, step, task))
+        return other or _joined(broken(draft.state, own.specialist), _nobody_else(draft, step, task))
     silent = task.waits and own.specialist in task.tried
     return (substitute(step, task, draft.state, draft.view) if silent else None) or own
 
