@@ -6,6 +6,7 @@ runs one task, `worker` takes tasks from a board.
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, get_args
@@ -331,35 +332,42 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
-        try:
-            made = Specialist(
-                name=name,
-                offers=_several(offers),
-                signature=read_signature(target),
-                make=_maker(target),
-                description=description or (inspect.getdoc(target) or "").partition("\n")[0],
-                deadline_s=deadline_s,
-                attempts=attempts,
-                version=version,
-                authority=authority,
-                tools=tools_by_name(tools),
-                concurrency=concurrency,
-                budget=budget or goals.Budget(),
-                backoff_s=backoff_s,
-                backoff_max_s=max(60, backoff_s) if backoff_max_s is None else backoff_max_s,
-                stops=get_args(StopCode) if stops is None else tuple(stops),
-                typical_micro_usd=None if typical_usd is None else in_micro_usd(typical_usd),
-                typical_s=typical_s,
-                wakes_on=_several(wakes_on),
-                bid=bid,
+        with _naming(name):
+            return _checked(
+                Specialist(
+                    name=name,
+                    offers=_several(offers),
+                    signature=read_signature(target),
+                    make=_maker(target),
+                    description=description or (inspect.getdoc(target) or "").partition("\n")[0],
+                    deadline_s=deadline_s,
+                    attempts=attempts,
+                    version=version,
+                    authority=authority,
+                    tools=tools_by_name(tools),
+                    concurrency=concurrency,
+                    budget=budget or goals.Budget(),
+                    backoff_s=backoff_s,
+                    backoff_max_s=max(60, backoff_s) if backoff_max_s is None else backoff_max_s,
+                    stops=get_args(StopCode) if stops is None else tuple(stops),
+                    typical_micro_usd=None if typical_usd is None else in_micro_usd(typical_usd),
+                    typical_s=typical_s,
+                    wakes_on=_several(wakes_on),
+                    bid=bid,
+                )
             )
-            _check(made)
-        except (BadSpecialist, ValueError) as error:
-            reason = explain(error) if isinstance(error, ValidationError) else str(error)
-            raise BadSpecialist(f"specialist {name!r}: {reason}") from None
-        return made
 
     return decorate
+
+
+@contextmanager
+def _naming(name: str) -> Iterator[None]:
+    """What is wrong inside becomes a BadSpecialist that says whose fault it is."""
+    try:
+        yield
+    except (BadSpecialist, ValueError) as error:
+        reason = explain(error) if isinstance(error, ValidationError) else str(error)
+        raise BadSpecialist(f"specialist {name!r}: {reason}") from None
 
 
 def _several(words: str | Sequence[str]) -> tuple[str, ...]:
@@ -373,7 +381,7 @@ def _maker(target: Callable[..., Any]) -> Callable[[], Callable[..., Any]]:
     return lambda: target
 
 
-def _check(made: Specialist) -> None:
+def _checked(made: Specialist) -> Specialist:
     if not made.offers:
         raise BadSpecialist("it offers nothing: name a capability in offers=")
     if made.concurrency < 1:
@@ -388,3 +396,4 @@ def _check(made: Specialist) -> None:
     if made.bid is not None:
         read_shape(made.bid)
     made.contract()
+    return made

@@ -4,7 +4,6 @@ Pure.
 """
 
 import json
-from pathlib import PurePath
 from typing import Any
 
 import msgspec
@@ -126,6 +125,6 @@ def _plain(value: Any) -> Any:
     """Not in the mode JSON: that would show stars for every secret, and sets in any order."""
     if isinstance(value, BaseModel):
         return value.model_dump()
-    if isinstance(value, PurePath):
-        return str(value)
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
     raise TypeError(f"an object of type {type(value).__name__}")
