@@ -179,11 +179,12 @@ class Supervisor:
             for message in messages:
                 if address := subjects.address(message.subject):
                     self.catalogue.add(message.seq, address, message.data)
-        await self._load_unfinished(at_head.time_ms if at_head else 0)
+        await self._load_unfinished(head, at_head.time_ms if at_head else 0)
         await self._set_position(floor_of(last))
         log.info("took over at position %d of %d", self.position, head)
 
-    async def _load_unfinished(self, now_ms: int) -> None:
+    async def _load_unfinished(self, head: int, head_ms: int) -> None:
+        """What was stored above `head` is new: its timers have everything before them, whatever the clock says."""
         open_runs: list[str] = []
         async for message in self._board.log.last_per_subject(self._board.subjects.every("fact")):
             if address := self._board.subjects.address(message.subject):
@@ -197,7 +198,7 @@ class Supervisor:
             except UNREADABLE as error:
                 self.committer.leave(run, 0, str(error))
                 continue
-            self._timers.see(folded.state, now_ms, self._grace_s)
+            self._timers.see(folded.state, head_ms if folded.seq <= head else 0, self._grace_s)
 
     async def _set_position(self, seq: int) -> None:
         message = await self._board.log.get(seq) if seq else None

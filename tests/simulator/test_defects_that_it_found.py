@@ -91,3 +91,22 @@ async def test_mending_that_waits_for_messages_does_not_turn_in_circles() -> Non
         log.goes_on.set()
         table.work("w", lambda task, item: 1)
         await table.ended("r1")
+
+
+async def test_clock_that_is_set_back_during_a_takeover_makes_no_timer_due() -> None:
+    """It read the time of the log's head and stood still; the clock was set back, and a run was opened: its timers
+    seemed to be older than they were long."""
+    async with board_in_memory(*TEAM) as table:
+        log = Stopped(table.log.connect(), "get")
+        late = table.supervise(table.board(log))
+        await log.stands.wait()
+        table.now_ms -= 600_000
+        first = table.supervise()
+        await table.say(goal())
+        await first.reached(len(TEAM) + 2)
+        await first.kill()
+        log.goes_on.set()
+        for run in ("r2", "r3"):  # one turn each: what is due is said at the end of a turn
+            (seq,) = await table.say(goal(run=run))
+            await late.reached(seq)
+        assert not [one for one in await table.messages() if ".wake." in one.subject]
