@@ -42,7 +42,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
 
     `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`.
     `open` are the reservations of attempts that have not said what they used. `ended` is the number of the event with
-    which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1.
+    which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1. `calls` is the
+    number of the last call of a tool that failed in the execution `calling`.
     """
 
     step: str
@@ -66,6 +67,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     open: tuple[Reservation, ...] = ()
     ended: int = 0
     index: int = -1
+    calling: str = ""
+    calls: int = 0
     code: e.StopCode | Literal[""] = ""
     message: str = ""
     claims: tuple[e.Claim, ...] = ()

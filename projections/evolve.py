@@ -167,7 +167,11 @@ def _breaker_opened(state: State, event: e.BreakerOpened, new: Next) -> State:
 
 
 def _tool_failed(state: State, event: e.ToolFailed, new: Next) -> State:
-    return replace(state, **new, repeats=repeated(state, event.outcome))
+    tasks = state.tasks
+    if event.call:
+        told = replace(tasks[event.task], calling=event.execution, calls=event.call)
+        tasks = tasks | {event.task: told}
+    return replace(state, **new, tasks=tasks, repeats=repeated(state, event.outcome))
 
 
 def _loop_found(state: State, event: e.LoopFound, new: Next) -> State:

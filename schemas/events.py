@@ -274,7 +274,7 @@ class BreakerOpened(Event, tag="breaker_opened", frozen=True, kw_only=True):
 
 class ToolFailed(Event, tag="tool_failed", frozen=True, kw_only=True):
     """A tool that a specialist called has failed; `input` is the digest of its arguments, `outcome` one of all that
-    must be equal to be called a repetition."""
+    must be equal to be called a repetition. `call` is the number of the call in its execution."""
 
     v: Literal[1] = 1
     task: str
@@ -285,6 +285,8 @@ class ToolFailed(Event, tag="tool_failed", frozen=True, kw_only=True):
     code: StopCode
     outcome: str
     message: str = ""
+    execution: str = ""
+    call: int = 0
 
 
 class LoopFound(Event, tag="loop_found", frozen=True, kw_only=True):

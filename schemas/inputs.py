@@ -44,10 +44,12 @@ class Progress(Observed, tag="progress", frozen=True, kw_only=True, forbid_unkno
 
 
 class ToolCalled(Observed, tag="tool_called", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A tool was used: `input` and `output` are digests of canonical bytes; `code` is empty when it went well."""
+    """A tool was used: `input` and `output` are digests of canonical bytes; `code` is empty when it went well. `call`
+    numbers the calls that an execution tells of, from 1: by it one that is told twice counts once (0: each counts)."""
 
     v: Literal[1] = 1
     tool: str
+    call: Count = 0
     input: str
     output: str = ""
     code: StopCode | Literal[""] = ""

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NoReturn, TypeVar
 
+from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
 
 from blackboard import telemetry
@@ -66,7 +67,7 @@ class WorkContext:
         self._ledger = Ledger(task.budget)
         self._answers = {one.digest: one for one in task.answers}
         self._requested: Counter[str] = Counter()
-        self._reports = 0
+        self._reports = self._told = 0
 
     @property
     def usage(self) -> Usage:
@@ -140,7 +141,7 @@ class WorkContext:
                 return await self._call(granted, arguments)
 
     async def _refuse(self, name: str, arguments: dict[str, Any], code: StopCode, message: str) -> NoReturn:
-        await self._record(self._called(name, arguments, code, message))
+        await self._tell(self._called(name, arguments, code, message))
         raise Stop(code, message)
 
     def _confirm(self, tool: Tool, arguments: dict[str, Any]) -> None:
@@ -164,16 +165,25 @@ class WorkContext:
                 if inspect.isawaitable(result):  # a wrapper around a coroutine function
                     result = await result
         except asyncio.CancelledError:
-            self.unrecorded.append(_with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began))
+            told = _with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began)
+            self.unrecorded.append(self._numbered(told))
             raise
         except Exception as error:
             stop = error if isinstance(error, Stop) else Stop("TOOL_DOWN", f"tool {name}: {describe(error)}")
             if stop is not error:
                 self.log.warning("tool %s failed", name, exc_info=error)
-            await self._record(_with(called, stop.code, stop.message, loop.time() - began))
+            await self._tell(_with(called, stop.code, stop.message, loop.time() - began))
             raise stop from error
-        await self._record(_with(called, "", "", loop.time() - began, output=_digest(result)))
+        await self._tell(_with(called, "", "", loop.time() - began, output=_digest(result)))
         return result
+
+    async def _tell(self, called: ToolCalled) -> None:
+        await self._record(self._numbered(called))
+
+    def _numbered(self, called: ToolCalled) -> ToolCalled:
+        """With its number among the calls that this execution tells of: told twice, it is still one."""
+        self._told += 1
+        return replace(called, call=self._told)
 
     def _called(
         self, name: str, arguments: dict[str, Any], code: StopCode | None = None, message: str = ""

@@ -61,6 +61,8 @@ def tool_failed(draft: Draft, task: TaskState, called: ToolCalled) -> None:
     """Record that a tool has failed, and stop what calls it again and again in vain."""
     if not called.code or not draft.state.repeats_allowed:
         return
+    if called.call and called.execution == task.calling and called.call <= task.calls:
+        return  # the same message again: its append was repeated, because nobody knew whether it was stored
     same = (called.task, called.attempt, task.specialist, called.tool, called.input, called.code)
     outcome = sha256("\n".join(map(str, same)).encode())[:32]
     if not _is_counted(draft, outcome):
@@ -75,6 +77,8 @@ def tool_failed(draft: Draft, task: TaskState, called: ToolCalled) -> None:
         code=called.code,
         outcome=outcome,
         message=called.message[:1000],
+        execution=called.execution if called.call else "",
+        call=called.call,
     )
     check(
         draft,

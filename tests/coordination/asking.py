@@ -1,6 +1,7 @@
 """Runs that ask a person, one of each kind, and what people may say to them."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from projections.canonical import Gate
@@ -53,8 +54,17 @@ def needs_input(task: str, question: Any, attempt: int = 1, by: str = "w", run: 
     return failed(task, "NEEDS_INPUT", attempt, by, run=run, question=question, **fields)
 
 
-def tool_called(task: str, code: str = "TOOL_DOWN", by: str = "w", run: str = RUN, input: str = "00") -> Said:
-    body = {"task": task, "attempt": 1, "execution": "x", "tool": "t", "input": input, "code": code}
+def tool_called(task: str, call: int = 0, by: str = "w", run: str = RUN, **fields: Any) -> Said:
+    """A call of a tool in vain; `call` is its number in its execution."""
+    body = {
+        "task": task,
+        "attempt": 1,
+        "execution": "x",
+        "tool": "t",
+        "input": "00",
+        "code": "TOOL_DOWN",
+        "call": call,
+    } | fields
     return Said("obs", by, {"type": "tool_called", **body}, run)
 
 
@@ -87,12 +97,16 @@ def _in_the_middle(*said: Callable[[str], Said]) -> Callable[[str], list[Said]]:
     return lambda run: [goal(team="s", run=run), *(one(run) for one in said)]
 
 
+def _in_vain(call: int, run: str) -> Said:
+    return tool_called("a", call, run=run)
+
+
 KINDS = (
     Kind("step with a gate", "b", _after_a("t"), who=(WHO,)),
     Kind("step that is a question", "b", _after_a("q"), value=3, who=(WHO,)),
     Kind("question of a specialist", "a.1", _in_the_middle(lambda run: needs_input("a", ASKS, run=run)), value=3),
     Kind("confirmation of a tool", "a.1", _in_the_middle(lambda run: needs_input("a", CONFIRMATION, run=run))),
-    Kind("loop", "run.loop.1", _in_the_middle(*2 * (lambda run: tool_called("a", run=run),))),
+    Kind("loop", "run.loop.1", _in_the_middle(*(partial(_in_vain, call) for call in (1, 2)))),
 )
 OF_THE_RUN = KINDS[:2]
 OF_A_TASK = KINDS[2:4]
