@@ -11,12 +11,17 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache
+from itertools import repeat
 from multiprocessing import get_context
 
+from blackboard.simulation.elsewhere import Elsewhere
+from blackboard.simulation.families import FAMILIES
 from blackboard.simulation.invariants import BATCHES
-from blackboard.testing import SimulationFailed, random_simulation
+from blackboard.simulation.parts import Chains
+from blackboard.testing import REDECIDE, random_simulation
 
 CHUNK = 50
 WELL = ("DONE", "DEGRADED")
@@ -41,10 +46,11 @@ def main(arguments: Sequence[str]) -> int:
         seeds = range(options.seeds or 200)
     began = time.perf_counter()
     found: list[Seed] = []
-    for one in _simulated(seeds, options.jobs, not options.no_shrink):
+    for one in _simulated(seeds, options.jobs, not options.no_shrink, options.family):
         found.append(one)
         if one.message:
-            print(f"{one.message}\nagain: python -m blackboard.testing --seed {one.seed}\n", flush=True)
+            family = f" --family {options.family}" if options.family else ""
+            print(f"{one.message}\nagain: python -m blackboard.testing --seed {one.seed}{family}\n", flush=True)
         elif len(seeds) == 1 or options.digests:
             print(f"seed {one.seed}: {', '.join(one.ends)}; log {one.digest}")
         if one.invariant and options.stop_at_first:
@@ -68,6 +74,7 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m blackboard.testing", description=__doc__.partition("\n")[0])
     parser.add_argument("--seeds", type=int, help="how many seeds (default 200, with --seed 1)")
     parser.add_argument("--seed", type=int, help="the first seed, or the only one")
+    parser.add_argument("--family", choices=FAMILIES, default="", help="worlds of this family (default: of all)")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at the same time")
     parser.add_argument("--stop-at-first", action="store_true", help="stop at the first seed that fails")
     parser.add_argument("--no-shrink", action="store_true", help="say what failed as it was")
@@ -75,25 +82,32 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _simulated(seeds: Sequence[int], jobs: int, shrink: bool) -> Iterator[Seed]:
+def _simulated(seeds: Sequence[int], jobs: int, shrink: bool, family: str) -> Iterator[Seed]:
     """In order of the seeds, however many processes."""
     chunks = [seeds[start : start + CHUNK] for start in range(0, len(seeds), CHUNK)]
     if jobs <= 1 or len(chunks) == 1:
-        for chunk in chunks:
-            with _quiet():
-                yield from (simulate_seed(seed, shrink) for seed in chunk)
+        with closing(Elsewhere(REDECIDE)) as elsewhere:
+            for chunk in chunks:
+                with _quiet():
+                    yield from (simulate_seed(seed, shrink, family, elsewhere.chains) for seed in chunk)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         try:
-            for done in pool.map(_chunk, chunks, [shrink] * len(chunks)):
+            for done in pool.map(_chunk, chunks, repeat(shrink), repeat(family)):
                 yield from done
         finally:
             pool.shutdown(cancel_futures=True)
 
 
-def _chunk(seeds: Sequence[int], shrink: bool) -> list[Seed]:
+def _chunk(seeds: Sequence[int], shrink: bool, family: str) -> list[Seed]:
     with _quiet():
-        return [simulate_seed(seed, shrink) for seed in seeds]
+        return [simulate_seed(seed, shrink, family, _elsewhere().chains) for seed in seeds]
+
+
+@cache
+def _elsewhere() -> Elsewhere:
+    """Beside each process of the pool, until that is gone."""
+    return Elsewhere(REDECIDE)
 
 
 @contextmanager
@@ -112,14 +126,11 @@ def _quiet() -> Iterator[None]:
         gc.unfreeze()
 
 
-def simulate_seed(seed: int, shrink: bool = True) -> Seed:
-    """The random world of `seed`."""
-    simulation = random_simulation(seed)
-    report, found = simulation.attempt(simulation.plan, batches=[BATCHES[seed % len(BATCHES)]])
+def simulate_seed(seed: int, shrink: bool = True, family: str = "", chains: Chains | None = None) -> Seed:
+    """The random world of `seed`, of `family` or of any. `chains` decides its log again (None: in this process)."""
+    simulation = random_simulation(seed, family)
+    report, found = simulation.attempt(simulation.plan, batches=[BATCHES[seed % len(BATCHES)]], chains=chains)
     if found:
-        try:
-            simulation.run(shrink)
-        except SimulationFailed as failed:
-            return Seed(seed, invariant=failed.invariant, message=str(failed))
+        return Seed(seed, invariant=found.invariant, message=str(simulation.failure(report, found, shrink)))
     ends = tuple(one.end for _, one in sorted(report.runs.items()))
     return Seed(seed, ends, report.digest)

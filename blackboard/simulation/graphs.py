@@ -35,7 +35,8 @@ class Seeded:
 
 @dataclass(frozen=True)
 class Graph:
-    """What a random world begins with; `specialists` are the arguments of scripted ones."""
+    """What a random world begins with; `specialists` are the arguments of scripted ones. `punctual` as of a
+    `blackboard.testing.Simulation`."""
 
     playbooks: tuple[Playbook, ...]
     specialists: tuple[dict[str, Any], ...]
@@ -43,6 +44,7 @@ class Graph:
     people: tuple[Person, ...]
     supervisors: int
     faults: Faults
+    punctual: bool = False
 
 
 def graph(source: Source) -> Graph:

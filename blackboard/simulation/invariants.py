@@ -13,7 +13,7 @@ from blackboard.simulation.invariants_of_a_run import (
 )
 from blackboard.simulation.invariants_of_coordination import promises
 from blackboard.simulation.invariants_of_processes import conduct
-from blackboard.simulation.parts import Broken, Folded, Happened, History, Parts
+from blackboard.simulation.parts import Broken, Chains, Folded, Happened, History, Parts
 from schemas.codec import decode_event, decode_facts
 from schemas.inputs import read_input
 from schemas.subjects import BOARD_RUN, Subjects
@@ -23,14 +23,16 @@ BATCHES = (1, 7, 500)
 Histories = Mapping[str, History]
 
 
-def examined(happened: Happened, parts: Parts, batches: Sequence[int] = BATCHES) -> tuple[Histories, Broken | None]:
-    """The runs, and the first invariant that does not hold, the most telling one. `batches`: in which the log is
-    decided again."""
+def examined(
+    happened: Happened, parts: Parts, batches: Sequence[int] = BATCHES, chains: Chains | None = None
+) -> tuple[Histories, Broken | None]:
+    """The runs, and the first invariant that does not hold, the most telling one. The log is decided again in
+    `batches`, by `chains` (None: in this process)."""
     try:
         runs: Histories = histories(happened, parts)
     except Exception as error:
         return {}, Broken("histories fold", f"{type(error).__name__}: {error}")
-    return runs, next(_broken(happened, runs, parts, batches), None)
+    return runs, next(_broken(happened, runs, parts, batches, chains or parts.chains), None)
 
 
 def histories(happened: Happened, parts: Parts) -> dict[str, History]:
@@ -68,7 +70,9 @@ def _with_facts(known: History, data: bytes, seq: int, headers: Mapping[str, str
     return known._replace(folded=folded)
 
 
-def _broken(happened: Happened, runs: Histories, parts: Parts, batches: Sequence[int]) -> Iterator[Broken]:
+def _broken(
+    happened: Happened, runs: Histories, parts: Parts, batches: Sequence[int], chains: Chains
+) -> Iterator[Broken]:
     for problem in happened.problems:
         yield Broken("processes live", problem)
     for run, history in runs.items():
@@ -83,7 +87,7 @@ def _broken(happened: Happened, runs: Histories, parts: Parts, batches: Sequence
     if happened.hung:
         yield Broken("runs end", happened.hung)
     else:
-        yield from _redecided(happened, runs, parts, batches)
+        yield from _redecided(happened, runs, batches, chains)
 
 
 def _held(happened: Happened, runs: Histories, parts: Parts) -> Iterator[Broken]:
@@ -95,11 +99,15 @@ def _held(happened: Happened, runs: Histories, parts: Parts) -> Iterator[Broken]
             yield Broken("folding gives the live state", f"run {run} at version {held.state.version}")
 
 
-def _redecided(happened: Happened, runs: Histories, parts: Parts, batches: Sequence[int]) -> Iterator[Broken]:
+def _redecided(happened: Happened, runs: Histories, batches: Sequence[int], chains: Chains) -> Iterator[Broken]:
     """The inputs bring about the same chains, whoever decides them, in batches of any size."""
     stored = {run: history.folded.h for run, history in runs.items() if history.events}
     for batch in batches:
-        again = {run: one.h for run, one in parts.redecide(happened.log_id, happened.messages, batch).items()}
+        try:
+            again = chains(happened.log_id, happened.messages, batch)
+        except Exception as error:
+            yield Broken("decided again, it is the same", f"in batches of {batch}: {type(error).__name__}: {error}")
+            continue
         if again != stored:
             other = sorted(run for run in {*again, *stored} if again.get(run) != stored.get(run))
             yield Broken("decided again, it is the same", f"in batches of {batch}: {', '.join(other)}")

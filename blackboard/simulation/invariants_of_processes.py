@@ -11,7 +11,7 @@ from blackboard.simulation.parts import Broken, Happened, History
 from schemas import events as e
 from schemas.goals import Goal
 from schemas.inputs import ChildEnded, Ended, TimerDue
-from schemas.subjects import Subjects
+from schemas.subjects import Subjects, matches
 
 Histories = Mapping[str, History]
 Attempt = tuple[str, str, str, int]
@@ -146,9 +146,9 @@ def _floors(happened: Happened, runs: Histories) -> Iterator[Broken]:
         for seq, event in zip(history.stored, history.events, strict=True):
             least[seq] = min(least.get(seq, NEVER), event.cause.seq)
     undecided = NEVER
-    facts = Subjects().every("fact").removesuffix("*")
+    facts = Subjects().every("fact")
     for message in reversed(happened.messages):
-        if not message.subject.startswith(facts):
+        if not matches(facts, message.subject):
             continue
         undecided = min(undecided, least.get(message.seq, NEVER))
         floor = int((message.headers or {}).get("floor", "0"))

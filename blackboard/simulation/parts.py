@@ -26,6 +26,10 @@ class Folded(Protocol):
     def seq(self) -> int: ...
 
 
+Chains = Callable[[str, Sequence[Message], int], Mapping[str, str]]
+"""Decides a log again, in batches of some size: the chain of each run."""
+
+
 class Broken(NamedTuple):
     """An invariant that does not hold: which one, and how."""
 
@@ -67,6 +71,9 @@ class Parts:
     fold: Callable[..., Folded]
     state_digest: Callable[[Any], str]
     outcome_digest: Callable[[Any], str]
+
+    def chains(self, log_id: str, messages: Sequence[Message], batch: int) -> Mapping[str, str]:
+        return {run: folded.h for run, folded in self.redecide(log_id, messages, batch).items()}
 
 
 @dataclass(frozen=True)

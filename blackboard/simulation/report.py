@@ -48,7 +48,7 @@ class RunReport:
         """The run ended so, and with that code where one is given."""
         wanted = f"{end} {code or ''}".strip()
         as_wanted = self.end == end and code in (None, self.code)
-        assert as_wanted, f"{self._named} ended {self._ending}, not {wanted}"
+        _require(as_wanted, f"{self._named} ended {self._ending}, not {wanted}")
         return self
 
     @property
@@ -75,14 +75,14 @@ class RunReport:
         """Each of `specialists` was given a task of this run."""
         given = self._given()
         for name in specialists:
-            assert name in given, f"{self._named} gave no task to {name}; it gave {_counted(given)}"
+            _require(name in given, f"{self._named} gave no task to {name}; it gave {_counted(given)}")
         return self
 
     def not_routed_to(self, *specialists: str) -> "RunReport":
         """None of `specialists` was given a task of this run."""
         given = self._given()
         for name in specialists:
-            assert name not in given, f"{self._named} gave {given[name]} tasks to {name}"
+            _require(name not in given, f"{self._named} gave {given[name]} tasks to {name}")
         return self
 
     def _given(self) -> Counter[str]:
@@ -90,14 +90,15 @@ class RunReport:
 
     def called(self, tool: str, by: str | None = None) -> "RunReport":
         """The tool was called in this run."""
-        assert self._uses(tool, by), f"{self._named} never called {tool}; it called {_counted(self._tools())}"
+        called = _counted(self._tools())
+        _require(bool(self._uses(tool, by)), f"{self._named} never called {tool}; it called {called}")
         return self
 
     def never_called(self, tool: str, by: str | None = None) -> "RunReport":
         """The tool was not called in this run. A call that was refused, as it is none of the specialist's, is none."""
         uses = self._uses(tool, by)
         who = Counter(use.specialist for use in uses)
-        assert not uses, f"{self._named} called {tool} {len(uses)} times: {_counted(who)}"
+        _require(not uses, f"{self._named} called {tool} {len(uses)} times: {_counted(who)}")
         return self
 
     def _uses(self, tool: str, by: str | None) -> list[ToolUse]:
@@ -118,9 +119,8 @@ class RunReport:
             "executions": (len(self.calls), executions, Counter(call.specialist for call in self.calls)),
         }
         for what, (count, limit, shares) in sums.items():
-            assert limit is None or count <= limit, (
-                f"{self._named} used {count} {what}, over {limit}: {_counted(shares)}"
-            )
+            within = limit is None or count <= limit
+            _require(within, f"{self._named} used {count} {what}, over {limit}: {_counted(shares)}")
         return self
 
 
@@ -144,9 +144,9 @@ class Report:
         """The run with that id; without one, the only one that nobody asked for within another run."""
         if run is None:
             mine = [one for one in self.runs.values() if _opened(one) is None]
-            assert len(mine) == 1, f"there are several runs, name one: {', '.join(self.runs)}"
+            _require(len(mine) == 1, f"there are several runs, name one: {', '.join(self.runs)}")
             return mine[0]
-        assert run in self.runs, f"there is no run {run}; there are {', '.join(self.runs)}"
+        _require(run in self.runs, f"there is no run {run}; there are {', '.join(self.runs)}")
         return self.runs[run]
 
     @property
@@ -220,6 +220,12 @@ def log_digest(messages: Sequence[Message]) -> str:
 
 def _opened(run: RunReport) -> e.Parent | None:
     return next((event.parent for event in run.events if isinstance(event, e.RunOpened)), None)
+
+
+def _require(truth: bool, message: str) -> None:
+    """An assertion whose message pytest leaves as it is."""
+    if not truth:
+        raise AssertionError(message)
 
 
 def _counted(counts: Counter[str]) -> str:

@@ -89,7 +89,7 @@ def test_command_that_finds_nothing_wrong_and_one_that_is_told_to_stop() -> None
     def command(*arguments: str) -> subprocess.CompletedProcess[str]:
         script = "import sys; from blackboard.simulation import command; sys.exit(command.main(sys.argv[1:]))"
         broken = (
-            "from supervisor.timers import Timers; Timers.take_due = lambda self: []; "
+            "from supervisor.timers import Timers; Timers.see = lambda self, *arguments: None; "
             "from blackboard.simulation import graphs; "
         )
         lines = [sys.executable, "-c", (broken if "--broken" in arguments else "") + script]
