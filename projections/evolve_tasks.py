@@ -10,7 +10,7 @@ from projections.canonical import Breaker, Reservation, State, StepState, TaskSt
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
 from schemas.contracts import RETRIED
-from schemas.usage import Usage
+from schemas.usage import Limits, Usage
 
 
 def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
@@ -30,7 +30,7 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         child=event.child,
         started=False,
         tried=_tried(task, event.specialist),
-        open=(*task.open, Reservation(event.attempt, event.specialist, event.reserve)),
+        open=_opened(task, event),
     )
     timer = Timer(event.wait_ms + event.work_ms, event.at, state.version + 1)
     return replace(
@@ -43,6 +43,13 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         ready=_not_ready(state, event.task),
         reserved=state.reserved + set_aside(state.budget, event.reserve),
     )
+
+
+def _opened(task: TaskState, event: e.TaskDispatched) -> tuple[Reservation, ...]:
+    """Where nothing is limited, there is nothing to wait for."""
+    if event.reserve == Limits():
+        return task.open
+    return (*task.open, Reservation(event.attempt, event.specialist, event.reserve))
 
 
 def _tried(task: TaskState, specialist: str) -> tuple[str, ...]:

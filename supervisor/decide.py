@@ -351,7 +351,7 @@ def _awaits(draft: Draft, child: ChildEnded) -> TaskState | None:
 
 def _keep_share(draft: Draft, child: ChildEnded, task: TaskState) -> None:
     """What attempts of the child run may still use, nobody else gets."""
-    if child.held != Limits():
+    if child.held != Limits() and draft.state.budget != Limits():
         draft.emit(e.ShareKept, task=child.task, attempt=task.attempt, held=child.held)
 
 

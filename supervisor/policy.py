@@ -28,7 +28,7 @@ CHILD_WORK_MS = 24 * 3_600_000
 ATTEMPTS = 3
 """Attempts of a child run's task where its step does not say."""
 LOOK_EVERY = 32
-"""Events of a run after which the size of its state is looked at; once there are many, after a few."""
+"""Events of a run after which the size of its state is looked at; after a few where it could be large."""
 LOOK_BYTES = 2_048
 """Bytes of the events of one input after which it is looked at in any case."""
 
@@ -266,12 +266,10 @@ def _derived(*parts: str | int) -> str:
 
 def oversized(state: State, grown: int, size: int) -> int:
     """The size of the state in bytes when it is over its limit, else 0. `grown` events of `size` bytes made it what it
-    is. The exact size is taken only where tasks and values could come near the limit, after large events, and now and
-    then: so what comes in between adds little. What was said may stand at three places at once."""
+    is. It is looked at after large events, and after every few: what comes in between adds little. What was said may
+    stand at three places at once."""
     bound = 300 * (len(state.tasks) + len(state.facts) + len(state.missing)) + 3 * state.claimed
-    every = LOOK_EVERY if state.version < 128 * LOOK_EVERY else LOOK_EVERY // 8
+    every = LOOK_EVERY if bound < STATE_LIMIT // 2 else LOOK_EVERY // 4
     due = state.version // every > (state.version - grown) // every
-    if bound < STATE_LIMIT // 2 and not due and size < LOOK_BYTES:
-        return 0
-    exact = len(encode(state))
+    exact = len(encode(state)) if due or size >= LOOK_BYTES else 0
     return exact if exact > STATE_LIMIT else 0
