@@ -10,6 +10,8 @@ from tests.topologies.cases import Case
 from tests.topologies.casts import TEAMS, member, teams_of
 
 RUN = "r1"
+AFTER_S = 20.0
+"""When the goal comes in a disturbed world: once all are attached, however often they had to begin anew."""
 
 
 def members(case: Case) -> Iterator[Specialist]:
@@ -25,7 +27,7 @@ def world(case: Case, down: Sequence[str] = (), seed: int = 0, faults: Faults | 
     return Simulation(
         [team.playbook for team in teams_of(case)],
         [Staff(one, down=one.name in down) for one in members(case)],
-        [Published(TEAMS[case.file].name, case.input, RUN)],
+        [Published(TEAMS[case.file].name, case.input, RUN, after_s=AFTER_S if faults else 0)],
         [Person()],
         seed=seed,
         faults=faults or Faults.none(),
