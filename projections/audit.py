@@ -9,7 +9,6 @@ that digest, or in who else cites the run's `head`.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import zip_longest
 
 from msgspec import Struct
 
@@ -20,7 +19,7 @@ from projections.history import BrokenHistory, Each, Folded, fold, outcome_diges
 from schemas.codec import FactMessage, NotAFactMessage, UnknownEvent, decode_event, decode_facts, sha256
 from schemas.events import AttemptFailed, AttemptStale, Cause, Event, InputLate, TaskEnded
 from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, BadName, Subjects
-from schemas.usage import Amount, amount
+from schemas.usage import Amount, Limits, amount
 
 _Reporting = AttemptFailed | AttemptStale | TaskEnded
 STATE_HEADER = "state"
@@ -124,27 +123,41 @@ class Ledger:
 
     def __init__(self) -> None:
         self._reported = Amount()
-        self._seen: tuple[object, ...] = ()
+        self._charged, self._reserved, self._overrun = Amount(), Amount(), Amount()
 
     def see(self, state: State, event: Event) -> None:
         """The run after one more event. Raises BrokenHistory where its budget is not kept."""
+        charged, reserved, overrun = state.charged, state.reserved, state.overrun
         if isinstance(event, InputLate) or (isinstance(event, _Reporting) and event.execution):
-            self._reported += amount(event.usage)
-        now = (state.budget, state.charged, state.reserved, state.overrun, self._reported)
-        if not all(was is one for was, one in zip_longest(self._seen, now)):
-            self._seen = now
-            if problem := self._problem(state):
-                raise BrokenHistory(state.run, state.version, f"the budget is not kept: {problem}")
+            self._reported += amount(event.usage)  # without an execution nobody said anything
+        elif charged is self._charged and reserved is self._reserved and overrun is self._overrun:
+            return
+        self._charged, self._reserved, self._overrun = charged, reserved, overrun
+        if self._reported == charged + overrun and _within(state.budget, charged, reserved):
+            return
+        raise BrokenHistory(state.run, state.version, f"the budget is not kept: {self._problem(state)}")
 
     def _problem(self, state: State) -> str:
+        found = []
         for name in DIMENSIONS:
             limit, reported = getattr(state.budget, name), getattr(self._reported, name)
             charged, reserved, overrun = (getattr(one, name) for one in (state.charged, state.reserved, state.overrun))
             if limit is not None and charged + reserved > limit:
-                return f"{name}: {charged} charged and {reserved} reserved, the limit is {limit}"
+                found.append(f"{name}: {charged} charged and {reserved} reserved, the limit is {limit}")
             if reported != charged + overrun or reserved < 0:
-                return f"{name}: {reported} reported, {charged} charged, {overrun} overrun, {reserved} reserved"
-        return ""
+                amounts = f"{reported} reported, {charged} charged, {overrun} overrun, {reserved} reserved"
+                found.append(f"{name}: {amounts}")
+        return "; ".join(found)
+
+
+def _within(budget: Limits, charged: Amount, reserved: Amount) -> bool:
+    if min(reserved.tokens, reserved.tool_calls, reserved.micro_usd) < 0:
+        return False
+    return (
+        (budget.tokens is None or charged.tokens + reserved.tokens <= budget.tokens)
+        and (budget.tool_calls is None or charged.tool_calls + reserved.tool_calls <= budget.tool_calls)
+        and (budget.micro_usd is None or charged.micro_usd + reserved.micro_usd <= budget.micro_usd)
+    )
 
 
 class Auditor:
