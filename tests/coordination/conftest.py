@@ -26,6 +26,8 @@ class Kept:
         self.carried: dict[tuple[Any, ...], bytes] = {}
 
     def take(self, scenario: Scenario, said: Said) -> None:
+        if getattr(scenario, "forked", False):
+            return
         kept = self.messages.setdefault(id(scenario), [])
         if not kept:
             self.scenarios.append(scenario)
@@ -33,6 +35,8 @@ class Kept:
 
     def look(self, scenario: Scenario) -> None:
         """Whatever has been committed since, an attempt is what it was."""
+        if getattr(scenario, "forked", False):
+            return
         for run in scenario.folded:
             state = scenario.of(run)
             keys = effects.in_flight(state)
