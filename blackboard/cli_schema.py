@@ -28,7 +28,7 @@ def message_schema(name: str) -> dict[str, Any]:
     """The form of one kind of message of the protocol."""
     import msgspec
 
-    from schemas import events, inputs, tasks
+    from schemas import event_kinds, inputs, tasks
     from schemas.contracts import Contract
     from schemas.goals import Goal
     from schemas.playbooks import Playbook
@@ -47,7 +47,7 @@ def message_schema(name: str) -> dict[str, Any]:
         "signal": inputs.Signal,
         "wake": inputs.Wake,
         "task": tasks.Task,
-        "event": events.EventUnion,
+        "event": event_kinds.EventUnion,
     }
     return msgspec.json.schema(kinds[name])
 
@@ -57,7 +57,7 @@ def _fact_schema() -> dict[str, Any]:
     import msgspec
 
     from schemas.codec import FactMessage
-    from schemas.events import EventUnion
+    from schemas.event_kinds import EventUnion
 
     message, events = msgspec.json.schema(FactMessage), msgspec.json.schema(EventUnion)
     definitions = {**message.pop("$defs"), **events.pop("$defs")}

@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 import orjson
 
-from schemas.events import EVENT_VERSIONS, Event, EventUnion, RunEnded
+from schemas.event_kinds import EVENT_VERSIONS, EventUnion
+from schemas.events import Event, RunEnded
 
 MESSAGE_LIMIT = 512 * 1024
 """Bytes of one fact message."""

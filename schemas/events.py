@@ -4,10 +4,9 @@ Pure. An event's name and version never change their meaning: a change of fields
 `codec`. Times are milliseconds since 1970, durations milliseconds, sizes bytes.
 """
 
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 from msgspec import Meta, Struct
-from msgspec.structs import fields
 
 from schemas.steps import PlanStep, Voice
 from schemas.usage import Limits, Usage
@@ -422,40 +421,3 @@ class RunEnded(Event, tag="run_ended", frozen=True, kw_only=True):
     code: str = ""
     reason: str = ""
     result: dict[str, Any] | None = None
-
-
-EventUnion = (
-    RunOpened
-    | PlanCommitted
-    | PlanRevised
-    | GateOpened
-    | GateAnswered
-    | CapabilityAwaited
-    | StepExpanded
-    | StepSkipped
-    | TaskDispatched
-    | TaskStarted
-    | AttemptFailed
-    | AttemptStale
-    | TaskDelayed
-    | TaskDropped
-    | TaskEnded
-    | ShareKept
-    | BreakerOpened
-    | ToolFailed
-    | LoopFound
-    | ConflictFound
-    | FactCommitted
-    | FactMissing
-    | InputLate
-    | InputRejected
-    | AuthorMuted
-    | RulesChanged
-    | RunEnded
-)
-
-EVENT_VERSIONS: dict[str, int] = {
-    str(kind.__struct_config__.tag): next(field.default for field in fields(kind) if field.name == "v")
-    for kind in get_args(EventUnion)
-}
-"""The version in which this release writes each type of event."""

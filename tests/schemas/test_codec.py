@@ -26,6 +26,7 @@ from schemas.codec import (
     too_deep,
     unstorable,
 )
+from schemas.event_kinds import EVENT_VERSIONS, EventUnion
 from schemas.usage import Usage
 
 CAUSE = e.Cause(7, "ab" * 32)
@@ -79,20 +80,20 @@ def test_bytes_that_are_no_fact_message(data: bytes) -> None:
     assert not ends_run(data)
 
 
-@pytest.mark.parametrize("name", e.EVENT_VERSIONS)
+@pytest.mark.parametrize("name", EVENT_VERSIONS)
 def test_every_event_says_type_and_version(name: str) -> None:
-    assert f'"v":{e.EVENT_VERSIONS[name]}' in msgspec.json.encode(minimal(name)).decode()
+    assert f'"v":{EVENT_VERSIONS[name]}' in msgspec.json.encode(minimal(name)).decode()
     assert decode_event(encode(minimal(name))) == minimal(name)
 
 
 def minimal(name: str) -> e.Event:
     """Some event of that type."""
     values: dict[str, Any] = {"at": 1, "cause": {"seq": 7, "sha256": "ab" * 32}, "type": name}
-    (info,) = [kind for kind in msgspec.inspect.type_info(e.EventUnion).types if kind.tag == name]
+    (info,) = [kind for kind in msgspec.inspect.type_info(EventUnion).types if kind.tag == name]
     for field in info.fields:
         if field.required and field.name not in values:
             values[field.name] = some(field.type)
-    return msgspec.convert(values, e.EventUnion)
+    return msgspec.convert(values, EventUnion)
 
 
 EXAMPLES: dict[str, Any] = {

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 from blackboard.history_file import BadHistoryFile, HistoryFile
 from blackboard.log import Message
 from schemas import events as e
-from schemas.codec import EVENT_VERSIONS, chain_next, decode_event, decode_facts, encode_facts
+from schemas.codec import chain_next, decode_event, decode_facts, encode_facts
+from schemas.event_kinds import EVENT_VERSIONS
 from schemas.steps import Merge
 from schemas.subjects import BOARD_RUN, Subjects
 from supervisor import merge
