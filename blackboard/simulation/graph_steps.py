@@ -66,7 +66,7 @@ def _playbook(source: Source, team: str, others: Sequence[str], count: int) -> P
     if source.chance(0.1):
         raw |= {"on_loop": "ask", "deadline_s": source.number(20, 200)}  # the question alone would wait for a week
     if source.chance(0.2):
-        raw["replans"] = [_replan(source, source.pick(steps)["id"])]
+        raw |= {"replans": [_replan(source, source.pick(steps)["id"])], "revisions": source.pick((5, 1, 0))}
     if source.chance(0.15):
         steps.append(_replacement(source, steps))
     return Playbook.model_validate(raw)
