@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 
 from blackboard.simulation.command import Seed, figure
 from blackboard.testing import Simulation, playbooks, random_simulation, simulations
-from schemas.playbooks import Playbook
+from schemas.playbooks import POLICIES, Playbook, Step
 
 ROOT = Path(__file__).parents[2]
 SEEDS = 200
