@@ -4,8 +4,9 @@ watch a run."""
 from collections.abc import Callable
 from typing import Any
 
-from projections.cli_text import count, lasting, value
+from projections.cli_text import count, dollars, lasting, value
 from schemas import events as e
+from schemas.usage import Limits
 
 ANSWER_SHOWN = 80
 """Characters of a person's answer."""
@@ -51,6 +52,12 @@ def _newer(event: e.FactCommitted) -> str:
     return " and ".join(filter(None, [newer, stale]))
 
 
+def _held(limits: Limits) -> str:
+    amounts = {"tokens": limits.tokens, "calls of tools": limits.tool_calls}
+    told = [f"{amount} {name}" for name, amount in amounts.items() if amount]
+    return ", ".join([*told, f"${dollars(limits.micro_usd)}"] if limits.micro_usd else told) or "0 tokens"
+
+
 def _colon(text: str) -> str:
     return f": {text}" if text else ""
 
@@ -64,6 +71,7 @@ _MORE: dict[type[e.Event], Callable[[Any], str]] = {
     e.TaskDelayed: _delayed,
     e.TaskEnded: lambda event: event.code,
     e.BreakerOpened: lambda event: f"{event.failures} times {event.code}",
+    e.ShareKept: lambda event: _held(event.held),
     e.ToolFailed: lambda event: f"{event.tool} of {event.specialist} {event.code}",
     e.LoopFound: lambda event: f"{event.times} times",
     e.ConflictFound: lambda event: f"for {event.specialist}",
@@ -80,6 +88,7 @@ _SENTENCES: dict[type[e.Event], Callable[[Any], str]] = {
         f"{event.specialist} is given nothing more: it failed {count(event.failures, 'time')} in a row, "
         f"last with {event.code}"
     ),
+    e.ShareKept: lambda event: f"{_held(event.held)} stay set aside for the child run of task {event.task}",
     e.ToolFailed: lambda event: (
         f"{event.specialist} could not use {event.tool} in task {event.task}: {event.code}{_colon(event.message)}"
     ),
