@@ -36,18 +36,19 @@ class Ledger:
         """Add to what was used. Raises ValueError for less than nothing, TypeError for what is no whole number; nothing
         is added then."""
         added = [operator.index(count) for count in (input_tokens, output_tokens, tool_calls)]
-        micro = Fraction(micro_usd if isinstance(micro_usd, Fraction) else operator.index(micro_usd))
-        if usd and micro_usd:
+        micro = micro_usd if isinstance(micro_usd, Fraction) else operator.index(micro_usd)
+        if usd != 0 and micro:
             raise ValueError("an amount is said in usd or in micro_usd, not in both")
         if min(added) < 0 or micro < 0:
             raise ValueError("usage is what is added, never less than 0")
-        micro += exact_micro_usd(usd)
+        paid = exact_micro_usd(usd) if usd != 0 else micro
         with self._lock:
-            self._micro_usd += micro
+            rounded = self._usage.micro_usd
+            if paid:
+                self._micro_usd += paid
+                rounded = min(round(self._micro_usd), COUNT_LIMIT)
             used = self._usage + Usage(*(min(count, COUNT_LIMIT) for count in added))
-            self._usage = Usage(
-                used.input_tokens, used.output_tokens, used.tool_calls, min(round(self._micro_usd), COUNT_LIMIT)
-            )
+            self._usage = Usage(used.input_tokens, used.output_tokens, used.tool_calls, rounded)
 
     def left(self) -> Budget:
         limits, usage = self._limits, self._usage

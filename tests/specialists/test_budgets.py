@@ -137,6 +137,8 @@ def test_a_thousand_calls_for_less_than_a_millionth_are_not_free() -> None:
         ({"output_tokens": -1, "input_tokens": 5}, ValueError),
         ({"micro_usd": -1}, ValueError),
         ({"usd": -0.1}, ValueError),
+        ({"usd": None}, ValueError),
+        ({"usd": ""}, ValueError),
         ({"usd": float("nan"), "input_tokens": 5}, ValueError),
         ({"usd": 1, "micro_usd": 1}, ValueError),
         ({"input_tokens": 1.5}, TypeError),
