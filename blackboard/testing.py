@@ -241,12 +241,14 @@ def _prototype(output: Any, tools: tuple[Any, ...]) -> Any:
 
 
 class SimulationFailed(AssertionError):
-    """An invariant did not hold in a simulated world. `seed` makes the same world again; `faults` are the fewest that
-    still break it, `plan` says who took part."""
+    """An invariant did not hold in a simulated world. `seed` makes the same world again, in which there were all the
+    faults of `trace`; `faults` are the fewest that still break it, `plan` says who took part then."""
 
-    def __init__(self, seed: int, broken: Broken, faults: Sequence[Fault], plan: Plan) -> None:
+    def __init__(
+        self, seed: int, broken: Broken, faults: Sequence[Fault], plan: Plan, trace: Sequence[Fault] = ()
+    ) -> None:
         self.seed, self.invariant, self.problem = seed, broken.invariant, broken.problem
-        self.faults, self.plan = tuple(faults), plan
+        self.faults, self.plan, self.trace = tuple(faults), plan, tuple(trace)
         lines = [f"seed {seed}: {broken.invariant}: {broken.problem}", f"with {_shown(plan)}"]
         lines += [f"and {len(faults)} faults:" if faults else "and no fault at all", *(f"  {one}" for one in faults)]
         super().__init__("\n".join(lines))
@@ -265,7 +267,9 @@ class Simulation:
     playbooks: of the teams that take part; a Team brings its specialists along. specialists: real ones and scripted
     ones. goals: `Published`, or the input of a goal to the first team. people: who answers gates. supervisors: how many
     serve the board at once. faults: what goes wrong, and how often. limit_s: virtual seconds within which all runs must
-    have ended. punctual: steps have so much time that no attempt may end because nobody began or ended it.
+    have ended. attached: goals are published when every specialist has offered, so that who takes part in a step does
+    not depend on who came first. punctual: steps have so much time that no attempt may end because nobody began or
+    ended it.
     """
 
     playbooks: Any
@@ -276,6 +280,7 @@ class Simulation:
     faults: Faults = field(default_factory=Faults)
     supervisors: int = 2
     limit_s: float = 4 * 3600.0
+    attached: bool = True
     punctual: bool = False
 
     @cached_property
@@ -291,6 +296,7 @@ class Simulation:
             people=tuple(self.people),
             supervisors=self.supervisors,
             limit_s=self.limit_s,
+            attached=self.attached,
             punctual=self.punctual,
         )
 
@@ -307,7 +313,7 @@ class Simulation:
         plan, faults = self.plan, report.faults
         if shrink:
             plan, faults, found = shrunk(plan, faults, found, self._again)
-        return SimulationFailed(self.seed, found, faults, plan)
+        return SimulationFailed(self.seed, found, faults, plan, report.faults)
 
     def attempt(
         self,
@@ -372,6 +378,7 @@ def _of_graph(made: Graph, seed: int) -> Simulation:
         seed=seed,
         faults=made.faults,
         supervisors=made.supervisors,
+        attached=made.attached,
         punctual=made.punctual,
     )
 

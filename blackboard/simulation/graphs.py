@@ -44,6 +44,7 @@ class Graph:
     people: tuple[Person, ...]
     supervisors: int
     faults: Faults
+    attached: bool = False
     punctual: bool = False
 
 
@@ -57,6 +58,7 @@ def graph(source: Source) -> Graph:
         goals=tuple(_goal(source, teams[-1].team, number, bad) for number in range(1, count + 1)),
         people=(_person(source, bad),),
         supervisors=source.pick((2, 2, 1)),
+        attached=source.pick((True, False)),
         faults=Faults().times(source.pick((1.0, 0.0, 1.0, 3.0))),
     )
 

@@ -29,6 +29,12 @@ def check_lies(lies: Sequence[str]) -> None:
         raise ValueError(f"{unknown[0]!r} is no lie; choose of {', '.join(LIES)}")
 
 
+def _neighbour(task: str) -> str:
+    """The name of a task that somebody else may have."""
+    step, _, number = task.rpartition("-")
+    return f"{step}-{int(number) + 1}" if number.isdecimal() else "s0"
+
+
 class LyingLog:
     """`inner` for a worker that tells some of `lies`, each with probability `rate`; `share` draws, by place."""
 
@@ -69,7 +75,7 @@ class LyingLog:
             case "schema":
                 return replace(end, claims=tuple(Claim(claim.key, {ODD: [1]}) for claim in end.claims)), []
             case "foreign":
-                return end, [Append(append.subject, encode(replace(other, task="s0")))]
+                return end, [Append(append.subject, encode(replace(other, task=_neighbour(end.task))))]
             case "repeat":
                 return end, [Append(append.subject, encode(end))]
             case "again":

@@ -118,14 +118,16 @@ class Staff:
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that a simulated world begins with, beside the seed and the faults. `punctual`: there is so much time
-    that no attempt may end because nobody began or ended it."""
+    """Everything that a simulated world begins with, beside the seed and the faults. `attached`: goals are published
+    when every specialist has offered. `punctual`: there is so much time that no attempt may end because nobody began or
+    ended it."""
 
     playbooks: tuple[Playbook, ...]
     staff: tuple[Staff, ...]
     goals: tuple[Published, ...]
     people: tuple[Person, ...] = ()
     supervisors: int = 2
+    attached: bool = True
     punctual: bool = False
     limit_s: float = 4 * 3600.0
     limit_steps: int = 2_000_000

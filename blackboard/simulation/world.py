@@ -63,6 +63,8 @@ class World:
         self._work_over, self._over, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._wanted: set[str] = {goal.run for goal in plan.goals}
         self._ended: set[str] = set()
+        self._absent: set[str] = {one.specialist.name for one in plan.staff} if plan.attached else set()
+        self._attached = asyncio.Event()
         self._happened = Happened(LOG_ID, plan)
 
     def _share(self, place: str) -> float:
@@ -104,10 +106,14 @@ class World:
         """Which runs there are, and which have ended."""
         for message in messages:
             address = self._subjects.address(message.subject)
-            if address and address.family == "goal":
+            if address and address.family == "contract":
+                self._absent.discard(address.author)
+            elif address and address.family == "goal":
                 self._wanted.add(address.run)
             elif address and address.family == "fact" and address.run != BOARD_RUN and ends_run(message.data):
                 self._ended.add(address.run)
+        if not self._absent:
+            self._attached.set()
         self._news.set()
 
     async def _until(self, true: Callable[[], bool]) -> None:
@@ -218,6 +224,7 @@ class World:
 
     async def _publish(self, goal: Published, taught: asyncio.Event, process: Process) -> None:
         await taught.wait()
+        await self._attached.wait()
         await asyncio.sleep(goal.after_s)
         client = Client(self._board(process), goal.by)
         asked = partial(client.publish, goal.team, dict(goal.input), goal.run, goal.approve)
