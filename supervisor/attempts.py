@@ -78,10 +78,12 @@ def _held_back(draft: Draft, name: str) -> str:
     return verdict.reason if verdict.when == "later" else ""
 
 
-def _unpaid(draft: Draft, task: TaskState, reason: str) -> tuple[e.StopCode, str]:
+def _unpaid(draft: Draft, task: TaskState, wanted: Limits, reason: str) -> tuple[e.StopCode, str]:
     """Why there is no other attempt, where the budget does not allow it. What an attempt keeps that nobody began is
     missing because of the silence, not because it was used up: with the same budget another run may do it."""
-    if not (task.waits and task.open) or draft.state.overrun:
+    kept = sum((set_aside(draft.state.budget, one.limits) for one in task.open), Amount())
+    without = replace(draft.state, reserved=draft.state.reserved - kept)
+    if not task.waits or not task.open or afford(without, wanted).when == "never":
         return "BUDGET_EXCEEDED", reason
     idle = task.open[-1]
     return "TIMEOUT", f"{idle.specialist} did not begin attempt {idle.attempt}, which keeps its share: {reason}"

@@ -86,7 +86,7 @@ def test_key_that_is_taken_is_a_mistake_of_the_playbook() -> None:
 
 
 def test_attempt_that_nobody_began_and_that_keeps_the_budget_is_missing_because_of_the_silence() -> None:
-    """It may have been begun unheard, so what was set aside for it stays so; that is no reason to say that it was used up."""
+    """It may have been begun unheard, so what was set aside for it stays so; that does not mean that it was used up."""
     team = teach(step("a"), budget={"tokens": 100})
     scenario = given(offer("w", "work"), team, goal()).say(Due("task.a"))
     assert (scenario.state.end, scenario.state.code) == ("FAILED_RETRYABLE", "TIMEOUT")
