@@ -4,6 +4,7 @@
 until stdin ends, as it does when the process that asks is gone.
 """
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -36,16 +37,21 @@ class Elsewhere:
         self._asks, self._answers = self._process.stdin, self._process.stdout
 
     def chains(self, log_id: str, messages: Sequence[Message], batch: int) -> Mapping[str, str]:
-        """The chain of each run, as the function decides it. Raises Failed."""
-        pickle.dump((log_id, list(messages), batch), self._asks)
-        self._asks.flush()
-        answer: Mapping[str, str] | str = pickle.load(self._answers)
+        """The chain of each run, as the function decides it. Raises Failed; SystemExit when the process is gone, for
+        that says nothing about what it was asked."""
+        try:
+            pickle.dump((log_id, list(messages), batch), self._asks)
+            self._asks.flush()
+            answer: Mapping[str, str] | str = pickle.load(self._answers)
+        except (BrokenPipeError, EOFError):
+            raise SystemExit("the process that decides logs again is gone, see what it says above") from None
         if isinstance(answer, str):
             raise Failed(answer)
         return answer
 
     def close(self) -> None:
-        self._asks.close()
+        with contextlib.suppress(BrokenPipeError):
+            self._asks.close()
         self._process.wait()
         self._answers.close()
 
