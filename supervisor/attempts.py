@@ -79,14 +79,16 @@ def _held_back(draft: Draft, name: str) -> str:
 
 
 def _unpaid(draft: Draft, task: TaskState, wanted: Limits, reason: str) -> tuple[e.StopCode, str]:
-    """Why there is no other attempt, where the budget does not allow it. What an attempt keeps that nobody began is
+    """Why there is no other attempt, where the budget does not allow it. What an attempt keeps that nobody answered is
     missing because of the silence, not because it was used up: with the same budget another run may do it."""
     kept = sum((set_aside(draft.state.budget, one.limits) for one in task.open), Amount())
-    without = replace(draft.state, reserved=draft.state.reserved - kept)
-    if not task.waits or not task.open or afford(without, wanted).when == "never":
+    if afford(replace(draft.state, reserved=draft.state.reserved - kept), wanted).when == "never":
         return "BUDGET_EXCEEDED", reason
-    idle = task.open[-1]
-    return "TIMEOUT", f"{idle.specialist} did not begin attempt {idle.attempt}, which keeps its share: {reason}"
+    unheard = task.open[-1]
+    return (
+        "TIMEOUT",
+        f"attempt {unheard.attempt} by {unheard.specialist} was not heard of and keeps its share: {reason}",
+    )
 
 
 def _whose(draft: Draft, step: PlanStep, task: TaskState) -> Voice | str:
