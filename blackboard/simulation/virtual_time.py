@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 ROUND_S = 1e-6
-"""What a round takes: what waits for a moment that rounding puts a hair ahead must come to it."""
+"""What a round takes, so that time passes for what turns in circles too, as it does in the world."""
 PRUNED_AT = 1_000
 ENDINGS = 10
 """How often what still runs is cancelled: some takes a cancel for something else."""

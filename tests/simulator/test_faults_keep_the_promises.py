@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -156,25 +157,49 @@ def entries(count: int) -> list[Entry]:
     return [Entry(TaskKey("w", "r1", f"t{number}", 1), b"{}") for number in range(count)]
 
 
-def test_task_is_delivered_again_until_it_is_acknowledged() -> None:
-    async def main(bench: Bench) -> Counter[str]:
-        _, _, queue = bench.process()
-        await queue.ensure(["w"])
-        await queue.put(entries(20))
-        delivered: Counter[str] = Counter()
-        before = None
-        while await bench.queue.keys():
-            if delivery := await queue.pull("w", 20):
-                delivered[delivery.key.task] += 1
-                if before:
-                    await before.ack()
-                before = delivery
-        return delivered
+async def delivered(bench: Bench, count: int, at_once: int) -> Counter[str]:
+    """How often each of `count` tasks is delivered to `at_once` workers, who acknowledge each after a second."""
+    await bench.queue.ensure(["w"])
+    await bench.queue.put(entries(count))
+    found: Counter[str] = Counter()
 
-    counts = bench(only(lost_ack=0.0, lost_delivery=0.2, redelivered=0.2, reordered=0.5), main)
-    assert set(counts) == {f"t{number}" for number in range(20)}
-    assert max(counts.values()) > 1
-    assert list(counts) != [f"t{number}" for number in range(20)]
+    async def work(queue: SimulatedQueue) -> None:
+        while await bench.queue.keys():
+            with suppress(QueueUnavailable):
+                if delivery := await queue.pull("w", 1):
+                    found[delivery.key.task] += 1
+                    await asyncio.sleep(1)
+                    await delivery.ack()
+
+    await asyncio.gather(*(work(bench.process(f"p{number}")[2]) for number in range(at_once)))
+    return found
+
+
+def test_task_is_delivered_again_until_it_is_acknowledged() -> None:
+    everything = {f"t{number}" for number in range(20)}
+    once = bench(Faults.none(), lambda bench: delivered(bench, 20, 2))
+    assert once == Counter(everything)
+    assert list(once) == sorted(everything, key=lambda name: int(name[1:]))
+    for kind in ("redelivered", "lost_delivery", "lost_ack"):
+        found = bench(only(**{kind: 0.2}), lambda bench: delivered(bench, 20, 2))
+        assert set(found) == everything
+        assert (max(found.values()) > 1) == (kind != "lost_delivery"), kind
+    shuffled = bench(only(reordered=0.5), lambda bench: delivered(bench, 20, 2))
+    assert shuffled == once
+    assert list(shuffled) != list(once)
+
+
+def test_task_whose_delivery_is_lost_comes_again_after_its_time() -> None:
+    async def main(bench: Bench) -> float:
+        _, _, queue = bench.process()
+        await bench.queue.ensure(["w"])
+        await bench.queue.put(entries(1))
+        assert await queue.pull("w", 1) is None
+        bench.chance.calm = True
+        assert await queue.pull("w", 100) is not None
+        return asyncio.get_running_loop().time()
+
+    assert bench(only(lost_delivery=1.0), main) >= 5
 
 
 def test_queue_that_is_lost_is_gone_until_it_is_made_anew() -> None:
@@ -311,6 +336,7 @@ def test_fault_that_is_left_out_moves_no_other() -> None:
     some = dict(list(every.items())[::2])
     assert len(every) > 20
     assert made(Chance(5, Faults().times(3), some)) == some
+    assert made(Chance(5, Faults().times(3), dict.fromkeys(some, "unread"))) == {}, "what a call cannot meet"
 
 
 @pytest.mark.timeout(300)
