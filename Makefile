@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -29,6 +29,9 @@ chaos-small: $(INSTALLED) ## kill server, supervisor and worker in the middle of
 
 simulate: $(INSTALLED) ## random task graphs, and all that may go wrong, in virtual time; SEEDS=1000, SEED=7
 	@$(BIN)/python -m blackboard.testing $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
+	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
