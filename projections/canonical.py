@@ -240,7 +240,7 @@ class State(Struct, frozen=True, omit_defaults=True):
             return self.end
         if not self.plan:
             return "DECOMPOSE"
-        if self.open_gates and not self.in_flight:
+        if self.open_gates and not self.in_flight and not self._tries_again:
             return "NEEDS_INPUT"
         active = {
             self.steps[step.id].status
@@ -259,6 +259,11 @@ class State(Struct, frozen=True, omit_defaults=True):
         if self.end or not self.gates:
             return {}
         return {name: gate for name, gate in self.gates.items() if gate.open and not self._is_over(name, gate.task)}
+
+    @property
+    def _tries_again(self) -> bool:
+        """Whether a task goes on by itself after a delay."""
+        return any(name.startswith("retry.") for name in self.timers)
 
     def _is_over(self, gate: str, task: str) -> bool:
         if task:

@@ -124,10 +124,11 @@ class Critique(Artefact):
 class Call(Artefact):
     """An open call: everyone who offers the capability may bid within `bids_s`: can I, how sure, at what cost, in which
     time. The highest score does the step, `confidence * <confidence> - dollars * <usd> - seconds * <seconds>`; the
-    others, in order, take over when it fails. `budget` is what one bid may use."""
+    others, in order, take over when it fails. `budget` is what one bid may use; without it
+    a bid may use nothing of what the run has a budget for."""
 
     bids_s: float = Field(default=2, gt=0, le=3_600)
-    budget: Budget = Budget(tokens=0, tool_calls=0, micro_usd=0)
+    budget: Budget = Budget()
     confidence: float = Field(default=1, ge=0, le=1e6)
     usd: float = Field(default=1, ge=0, le=1e6)
     seconds: float = Field(default=0.01, ge=0, le=1e6)

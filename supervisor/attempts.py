@@ -15,7 +15,7 @@ from schemas.usage import Amount, Limits, Usage
 from supervisor import loops
 from supervisor.admission import refusal
 from supervisor.breaches import silence_by
-from supervisor.budget import afford
+from supervisor.budget import afford, for_bid
 from supervisor.draft import Draft
 from supervisor.policy import (
     DEPTH_LIMIT,
@@ -70,7 +70,7 @@ def _held_back(draft: Draft, name: str) -> str:
         _give_up(draft, name, *problem)
         return ""
     allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
-    verdict = afford(draft.state, allowed.limits)
+    verdict = afford(draft.state, for_bid(draft.state, step.budget) if step.bid else allowed.limits)
     if verdict.when == "never":
         _give_up(draft, name, *_unpaid(draft, task, allowed.limits, verdict.reason))
     elif verdict.when == "now":

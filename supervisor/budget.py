@@ -40,6 +40,16 @@ def afford(state: State, wanted: Limits) -> Verdict:
     return verdict if verdict.when == "later" else Verdict("now", Limits(**reserve))
 
 
+def for_bid(state: State, own: Limits) -> Limits:
+    """What a bid may use: what the call says, else nothing of what the run has a budget for. So those who never answer
+    keep nothing from those who do the work."""
+    limits = {}
+    for name in DIMENSIONS:
+        said, limited = getattr(own, name), getattr(state.budget, name) is not None
+        limits[name] = 0 if said is None and limited else said
+    return Limits(**limits)
+
+
 def _in_flight(state: State, name: str) -> int:
     """What attempts in flight may give back. Those whose end has not come in time keep what was reserved for them."""
     return sum(

@@ -240,6 +240,23 @@ def test_bids_take_nothing_of_the_budget_of_the_run() -> None:
     assert (task.specialist, task.budget.micro_usd) == ("ann", 1_000_000)
 
 
+def test_bid_that_uses_something_ends_nothing_where_the_run_has_no_budget() -> None:
+    scenario = called("ann")
+    (end,) = (bid(scenario, "ann"),)
+    scenario.say(end._replace(body=end.body | {"usage": {"input_tokens": 10}}))
+    assert [(task.specialist, task.kind) for task in scenario.tasks_in_flight()] == [("ann", "work")]
+    assert (scenario.state.charged.tokens, scenario.state.overrun.tokens) == (10, 0)
+
+
+def test_call_may_let_bids_use_something_of_the_budget() -> None:
+    offers = (offer(name, "work", budget={"tokens": 90}) for name in ("ann", "bob"))
+    scenario = given(*offers, teach(step("p", call={"budget": {"tokens": 5}}), budget={"tokens": 100}), goal())
+    assert [task.budget.tokens for task in scenario.tasks_in_flight()] == [5, 5]
+    end = bid(scenario, "ann")
+    scenario.say(end._replace(body=end.body | {"usage": {"input_tokens": 5}}))
+    assert (scenario.state.charged.tokens, scenario.state.reserved.tokens) == (5, 5)
+
+
 def test_calls_for_proposals_and_their_critique() -> None:
     critique = {"capability": "review", "accept": "critique"}
     steps = [step("p", call={}, critique=critique)]
