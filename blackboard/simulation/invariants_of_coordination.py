@@ -328,9 +328,7 @@ class Gates(Check):
                     yield Broken("a gate is answered by whom it asks", f"{gate}, by {event.by}: {problem}")
                 if event.approved:
                     self._approved.add(gate)
-            case e.StepExpanded(step=step, items=items, voices=voices) if (
-                items and voices and self.known.steps[step].gate
-            ):
+            case e.StepExpanded(step=step) if event.items and event.voices and self.known.steps[step].gate:
                 if step not in self._approved:
                     yield Broken("what needs an approval has it", step)
 
