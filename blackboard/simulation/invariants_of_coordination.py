@@ -58,9 +58,7 @@ class Known:
                 self.tasks[task] = self.steps[step], -1
             case e.TaskDispatched(task=task):
                 self.flying[task] = event
-            case e.AttemptFailed(task=task) | e.AttemptStale(task=task) | e.TaskEnded(task=task):
-                self.flying.pop(task, None)
-            case e.TaskDropped(task=task):
+            case e.AttemptFailed(task=task) | e.AttemptStale(task=task) | e.TaskEnded(task=task) | e.TaskDropped(task=task):
                 self.flying.pop(task, None)
 
     def _add(self, steps: Sequence[PlanStep], instead_of: str) -> None:
