@@ -49,6 +49,8 @@ class Kept:
 
     def decide_again(self) -> None:
         for scenario in self.scenarios[:: max(1, len(self.scenarios) // SCENARIOS)]:
+            if getattr(scenario, "forked", False):
+                continue
             have = {run: _digests(folded) for run, folded in scenario.folded.items()}
             for batch in BATCHES:
                 again = redecide(LOG, self.messages[id(scenario)], batch)

@@ -34,6 +34,10 @@ def of_the_child(*arguments: Any, **fields: Any) -> Callable[[Scenario], Said]:
     return lambda scenario: ended(*arguments, run=effects.children(scenario.state)[0], **fields)
 
 
+USED = {"input_tokens": 2, "micro_usd": 3}
+"""What an execution has used, where a story tells of it."""
+
+
 def told(scenario: Scenario) -> Said:
     """What the parent is told of its child."""
     (child,) = effects.children(scenario.state)
@@ -67,14 +71,14 @@ tell(
         started("a"),
         ended("a", {"a": 1}),
         ended("r", {"a": 2}, by="v"),
-        ended("b", {"b": 1}),
+        ended("b", {"b": 1}, usage=USED),
         ended("b", {"b": 2}, attempt=2),
     ),
 )
 tell(
     "attempts",
     *(WORK, OTHER, teach(step("a", fallback=["v"]), step("b", needs=["a"]), returns={"a": "facts.a"}), goal()),
-    *(started("a"), failed("a", "TOOL_DOWN"), Due("retry.a"), failed("a", "INTERNAL", 2), Due("task.a")),
+    *(started("a"), failed("a", "TOOL_DOWN", usage=USED), Due("retry.a"), failed("a", "INTERNAL", 2), Due("task.a")),
     *(ended("a", {"a": 1}, attempt=4, by="v"), Due("task.b"), ended("b", {"b": 1}, attempt=2)),
 )
 JUDGED = step("b", specialist="all", merge={"policy": "reconcile", "specialist": "judge"})
@@ -88,7 +92,11 @@ RACE = step("b", specialist="all", merge={"policy": "first"}, for_each="input.n"
 tell(
     "the first claim",
     *(offer("u", "work"), offer("w", "work"), teach(RACE), goal({"n": [1, 2]})),
-    *(ended("b-1", {"b.k0": 1}), ended("b-0", {"b.k0": 2}, by="u"), ended("b-2", {"b.k1": 1}, by="u")),
+    *(
+        ended("b-1", {"b.k0": 1}, usage=USED),
+        ended("b-0", {"b.k0": 2}, by="u", usage=USED),
+        ended("b-2", {"b.k1": 1}, by="u"),
+    ),
 )
 tell(
     "another plan",

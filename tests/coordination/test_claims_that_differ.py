@@ -83,6 +83,16 @@ def test_conflict_becomes_a_task_that_sees_just_the_different_values() -> None:
     assert not any(f'"{name}"'.encode() in encode(task) for name in VOICES)
 
 
+def test_judge_sees_no_facts_either() -> None:
+    steps = [step("a", "first"), step("b", needs=["a"], reads=["a"], specialist="all", merge=MERGE)]
+    voices = (offer("f", "first"), offer("u", "work"), offer("v", "work"), offer("judge", "judging"))
+    scenario = given(*voices, teach(*steps), goal(), ended("a", {"a": 1}, by="f"))
+    assert all(set(task.facts) == {"a"} for task in scenario.tasks_in_flight())
+    scenario.say(ended("b-0", {"b": 1}, by="u"), ended("b-1", {"b": 2}, by="v"))
+    (task,) = scenario.tasks_in_flight()
+    assert (task.kind, task.facts) == ("reconcile", {})
+
+
 @pytest.mark.parametrize("order", [(1, 2, 3), (3, 2, 1), (2, 3, 1)])
 def test_who_said_it_first_cannot_be_seen(order: tuple[int, ...]) -> None:
     scenario = argued()

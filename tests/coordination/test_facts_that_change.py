@@ -7,7 +7,9 @@ import pytest
 
 from projections.canonical import State
 from schemas import events as e
+from schemas.expressions import BadExpression
 from schemas.inputs import ChildEnded
+from supervisor import decide as deciding
 from supervisor import effects
 from tests.supervisor.scenario import Due, Said, Scenario, ended, event, failed, given, goal, offer, step, teach
 
@@ -302,6 +304,7 @@ def test_fact_that_changes_between_a_voice_and_the_settling_is_asked_again() -> 
         event("task_dispatched", task="b-0", attempt=2),
     )
     assert versions(scenario, "b-0")["a"][0] == 99
+    assert scenario.state.tasks["b-0"].claims == (), "what it claimed before is void"
     scenario.when(ended("b-0", {"b": 4}, attempt=2, by="u", usage={"input_tokens": 2})).then(
         event("task_ended"), event("fact_committed", key="b", value=4, by="u", stale=[]), event("run_ended", end="DONE")
     )
@@ -385,6 +388,24 @@ def test_child_run_behind_its_input_is_asked_for_again() -> None:
         event("task_ended"), event("fact_committed", value={"c": 2}, stale=[]), event("run_ended", end="DONE")
     )
     assert scenario.state.usage.input_tokens == 5
+
+
+def test_what_an_end_has_used_is_booked_though_the_run_ends_before_it_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An expression of the playbook fails where nobody thought of it."""
+
+    def fails(*_: Any) -> None:
+        raise BadExpression("no such thing here")
+
+    scenario = reading("commit")
+    with monkeypatch.context() as broken:
+        broken.setattr(deciding, "breach", fails)
+        scenario.say(ended("b", {"b": 1}, usage={"input_tokens": 6}))
+    scenario.forked = True  # by other rules than those that would decide it again
+    scenario.then(
+        event("input_late", task="b", usage={"input_tokens": 6}, reason="no such thing here"),
+        event("run_ended", end="FAILED", code="INVALID_INPUT"),
+    )
+    assert scenario.state.usage.input_tokens == 6
 
 
 # --- how facts get newer values ---------------------------------------------------------------------------------------

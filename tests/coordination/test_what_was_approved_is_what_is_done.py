@@ -266,6 +266,17 @@ def test_approved_task_is_handed_to_nobody_else(to: str) -> None:
     assert (scenario.state.end, scenario.tasks_in_flight()) == ("POLICY_BLOCKED", [])
 
 
+def test_approved_task_is_handed_to_who_was_approved_but_not_by_another_contract() -> None:
+    """The fallback was approved, by the contract that it had."""
+    scenario = asked(offer("w", "work", authority="propose"), offer("x", "other"), fallback=["x"], hand_to=["x"])
+    agree(scenario).say(failed("b", "HANDED_OFF", to="x"))
+    assert [(task.specialist, task.contract) for task in scenario.tasks_in_flight()] == [("x", 2)]
+    scenario = asked(offer("w", "work", authority="propose"), offer("x", "other"), fallback=["x"], hand_to=["x"])
+    agree(scenario).say(offer("x", "other", tools=[{"tool": "rm"}]), failed("b", "HANDED_OFF", to="x"))
+    assert (scenario.state.end, scenario.tasks_in_flight()) == ("POLICY_BLOCKED", [])
+    assert "nobody approved that x does 'b' by the contract that it has" in scenario.state.reason
+
+
 def test_after_a_question_of_the_specialist_the_approved_action_goes_on() -> None:
     scenario = agree(asked(offer("w", "work")))
     scenario.say(needs_input("b", {"ask": "sure?"}))
