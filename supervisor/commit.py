@@ -193,7 +193,8 @@ def _say_end(before: Folded | None, after: Folded) -> None:
     state = after.state
     if state.end and not (before and before.state.end):
         tokens = state.usage.input_tokens + state.usage.output_tokens
-        extra = {"run": state.run, "latency_ms": state.now - state.opened, "tokens": tokens, "code": state.code}
+        spent = {"tokens": tokens, "micro_usd": state.usage.micro_usd}
+        extra = {"run": state.run, "latency_ms": state.now - state.opened, **spent, "code": state.code}
         log.info("run ended %s", state.end, extra=extra)
 
 
