@@ -14,9 +14,6 @@ from schemas.inputs import Ended, Question
 from schemas.validation import check_schema, violation
 from supervisor.draft import Draft
 
-ASK_LIMIT = 1_000
-"""Characters of a question."""
-
 
 def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] | None:
     """How an end breaks the contract, with the code that it has instead."""
@@ -87,9 +84,6 @@ def _undecided(end: Ended) -> str:
 
 
 def _unaskable(question: Question) -> str:
-    """A question is never cut: the answer is found by all of it."""
-    if len(question.ask) > ASK_LIMIT:
-        return f"what it asks has {len(question.ask)} characters; the limit is {ASK_LIMIT}"
     if reason := unstorable(question.action) or unstorable(question.schema):
         return f"what it asks: {reason}"
     if len(encode(question)) > VALUE_LIMIT:

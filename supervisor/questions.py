@@ -31,7 +31,7 @@ def asked(draft: Draft, task: TaskState, end: Ended) -> None:
         task=end.task,
         attempt=task.attempt,
         code="NEEDS_INPUT",
-        message=question.ask,
+        message=question.ask[:1000],
         lost=False,
         execution=end.execution[:64],
         usage=end.usage,
