@@ -43,11 +43,11 @@ def settled(
         return task, {}
     room = opened.limits if opened else rest(state)
     charged, over = _split(amount(usage), room)
-    changes: dict[str, Any] = {
-        "usage": state.usage + usage,
-        "charged": state.charged + charged,
-        "overrun": state.overrun + over,
-    }
+    changes: dict[str, Any] = {"usage": state.usage + usage}
+    if charged:
+        changes["charged"] = state.charged + charged
+    if over:
+        changes["overrun"] = state.overrun + over
     if task and opened:
         changes["reserved"] = state.reserved - set_aside(state.budget, opened.limits)
         task = replace(task, open=tuple(one for one in task.open if one is not opened))
@@ -76,6 +76,8 @@ def held(state: State) -> Limits:
 
 def rest(state: State) -> Limits:
     """What of the budget is neither charged nor reserved."""
+    if state.budget == Limits():
+        return Limits()
     found: dict[str, int | None] = {}
     for name in DIMENSIONS:
         limit = getattr(state.budget, name)

@@ -160,9 +160,8 @@ def task_ended(state: State, event: e.TaskEnded, new: Next) -> State:
 
 def _over(state: State, name: str, task: TaskState) -> Next:
     """What changes when a task has ended, in flight or not."""
-    gates = {gate: one for gate, one in state.gates.items() if one.task == name and one.open}
     timers = without(without(state.timers, f"task.{name}"), f"retry.{name}")
-    for gate in gates:
+    for gate in [gate for gate, one in state.gates.items() if one.task == name and one.open]:
         timers = without(timers, f"gate.{gate}")
     steps = _given_out(state, task)
     if task.index < 0:

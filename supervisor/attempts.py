@@ -171,7 +171,7 @@ def succeeded(
 ) -> None:
     """An attempt ended with a result; `lacking` is what a child run did without."""
     task = draft.state.tasks[name]
-    outcome = loops.outcome_of(draft, name, loops.result(claims))
+    outcome = loops.outcome_of(draft, name, claims)
     draft.emit(
         e.TaskEnded,
         task=name,
@@ -185,7 +185,8 @@ def succeeded(
         usage=usage,
         outcome=outcome,
     )
-    loops.check(draft, name, outcome, f"{task.specialist} came to the same result", loops.result(claims))
+    if outcome:
+        loops.check(draft, name, outcome, f"{task.specialist} came to the same result", loops.result(claims))
     settle(draft, name)
 
 

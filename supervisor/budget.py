@@ -26,6 +26,8 @@ def afford(state: State, wanted: Limits) -> Verdict:
     """Whether an attempt that may use `wanted` can be given out."""
     if state.overrun:
         return Verdict("never", reason=_overrun(state))
+    if state.budget == Limits():
+        return Verdict("now", wanted)
     left, reserve = rest(state), {}
     verdict = Verdict("now")
     for name in DIMENSIONS:

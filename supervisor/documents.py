@@ -42,13 +42,20 @@ def visible(state: State, step: PlanStep | None, at: int | None = None) -> dict[
     """The facts that `step` sees as of version `at` (None: now), by key; all of the run where there is no step."""
     steps = None if step is None else ancestors(state, step)
     keys = () if step is None else step.sees
+    if steps is not None and not steps and not keys:
+        return {}
     found: dict[str, Seen] = {}
-    for key, fact in sorted(state.facts.items()):
-        if steps is None or fact.step in steps or key in keys or any(old.step in steps for old in fact.previous):
+    for key, fact in state.facts.items():
+        if steps is None or fact.step in steps or key in keys or (fact.previous and _stood_in(fact, steps)):
             seen = _as_of(fact, at)
             if seen:
                 found[key] = seen
-    return found
+    return dict(sorted(found.items()))
+
+
+def _stood_in(fact: Fact, steps: set[str]) -> bool:
+    """Whether one of the steps gave the fact a value that it had before."""
+    return any(old.step in steps for old in fact.previous)
 
 
 def _as_of(fact: Fact, at: int | None) -> Seen | None:

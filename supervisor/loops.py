@@ -18,9 +18,9 @@ OUTCOMES_LIMIT = 1_000
 """Outcomes that a run tells apart; what comes after them is not counted."""
 
 
-def outcome_of(draft: Draft, name: str, what: Any) -> str:
-    """The digest of who did what with which result; empty where it cannot come twice, or too much is told apart
-    already. Raises BadExpression."""
+def outcome_of(draft: Draft, name: str, what: str | tuple[e.Claim, ...]) -> str:
+    """The digest of who did what, to what end (a code, or claims); empty where it cannot come twice, or too much is
+    told apart already. Raises BadExpression."""
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
     if not draft.state.repeats_allowed or not _may_repeat(step) or task.index >= 0:
@@ -34,7 +34,7 @@ def outcome_of(draft: Draft, name: str, what: Any) -> str:
             "group": task.group,
             "input": [item.input for item in items],
             "facts": {key: fact.value for key, fact in work.read_facts(task.read_version).items()},
-            "outcome": what,
+            "outcome": what if isinstance(what, str) else result(what),
         }
     )
     return outcome if _is_counted(draft, outcome) else ""
@@ -50,7 +50,8 @@ def _may_repeat(step: PlanStep) -> bool:
 
 def result(claims: tuple[e.Claim, ...]) -> list[Any]:
     """What a task said, without the keys, which differ from round to round."""
-    return sorted((claim.value for claim in claims), key=canonical)
+    values = [claim.value for claim in claims]
+    return sorted(values, key=canonical) if len(values) > 1 else values
 
 
 def _short(value: Any) -> str:
@@ -108,4 +109,4 @@ def check(draft: Draft, name: str, outcome: str, what: str, said: Any) -> None:
 
 def is_asking(draft: Draft) -> bool:
     """Whether the run waits for a person to say if it may go on; until then nothing is given out."""
-    return loop_gate(draft.state.loops) in draft.state.open_gates
+    return bool(draft.state.loops) and loop_gate(draft.state.loops) in draft.state.open_gates

@@ -27,7 +27,7 @@ CHILD_WORK_MS = 24 * 3_600_000
 """Time for a child run where its step sets no limit; the child has limits of its own."""
 ATTEMPTS = 3
 """Attempts of a child run's task where its step does not say."""
-LOOK_EVERY = 32
+LOOK_EVERY = 64
 """Events of a run after which the size of its state is looked at; after a few where it could be large."""
 LOOK_BYTES = 2_048
 """Bytes of the events of one input after which it is looked at in any case."""
@@ -209,6 +209,8 @@ def allowance(step: PlanStep, state: StepState, task: TaskState, voice: Voice, v
 
 def _narrower(own: Limits, other: Limits) -> Limits:
     """Of each limit the one that the step sets, else that of the contract."""
+    if Limits() in (own, other):
+        return other if own == Limits() else own
     return Limits(*(o if s is None else s for s, o in zip(astuple(own), astuple(other), strict=True)))
 
 

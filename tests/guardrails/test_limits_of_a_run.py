@@ -12,6 +12,7 @@ from schemas.codec import INPUT_EVENTS_LIMIT, STATE_LIMIT, encode
 from schemas.inputs import Input
 from supervisor.attempts import FULL
 from supervisor.decide import decide
+from supervisor.policy import LOOK_BYTES, LOOK_EVERY
 from tests.plugins.figures import Figures
 from tests.supervisor.scenario import (
     Due,
@@ -29,7 +30,7 @@ from tests.supervisor.scenario import (
     teach,
 )
 
-BETWEEN_LOOKS = 64 * 1024
+BETWEEN_LOOKS = LOOK_EVERY * LOOK_BYTES
 """Bytes that a state may grow by between two looks at its size, at most."""
 
 
@@ -153,23 +154,18 @@ def test_facts_that_nobody_claims() -> None:
 
 def test_late_ends_of_a_run_at_its_limit_do_not_end_it_again() -> None:
     """A run that was DONE became FAILED BUDGET_EXCEEDED, with a second end in its history."""
-    each = step("a", for_each="input.n", fact="v.k{item}", tasks=15)
-    scenario = given(offer("w", "work"), teach(each), goal({"n": list(range(15))}))
+    each = step("a", for_each="input.n", fact="v.k{item}", tasks=16)
+    scenario = given(offer("w", "work"), teach(each), goal({"n": list(range(16))}))
     for number in range(15):
         scenario.say(ended(f"a-{number}", {f"v.k{number}": "x" * 64_000}))
-    assert scenario.state.end == "DONE"
     room = STATE_LIMIT - len(encode(scenario.state))
-    assert 0 < room < 64_000
-    late = 0
-    while len(encode(scenario.state)) <= STATE_LIMIT:
-        number = late % 15
-        execution = f"{late:064x}"
-        said = ended(f"a-{number}", {}, execution=execution, message="again")
-        scenario.say(said)
-        late += 1
-        if "author_muted" in [str(type(one).__struct_config__.tag) for one in scenario.last]:
-            break
+    scenario.say(ended("a-15", {"v.k15": "x" * (room - 800)}))
     assert scenario.state.end == "DONE"
+    before = scenario.state.version
+    for late in range(20):
+        scenario.when(ended(f"a-{late % 16}", {}, execution=f"{late:064x}")).then(event("input_late"))
+    assert (scenario.state.end, scenario.state.version) == ("DONE", before + 20)
+    assert STATE_LIMIT < len(encode(scenario.state)) < STATE_LIMIT + BETWEEN_LOOKS
 
 
 # --- one input --------------------------------------------------------------------------------------------------------
@@ -204,6 +200,24 @@ def test_goal_that_is_large_goes_on_with_the_next_input() -> None:
     )
     scenario.when(Due("retry.a")).then(event("task_dispatched", task="a", attempt=1))
     assert scenario.say(ended("a", {"a": 1})).state.end == "DONE"
+
+
+def test_what_had_its_turn_goes_on_with_the_next_input_and_waits_once() -> None:
+    """`c` waits for room in the budget when an end brings so much about that nothing more is given out: it waits for
+    that, and no longer for its turn."""
+    both = step("a", for_each="input.n", fact="v.k{item}", tasks=1)
+    contract = offer("w", "work", budget={"tokens": 40})
+    scenario = given(contract, teach(both, step("c"), budget={"tokens": 100}), goal({"n": [1, 2]}))
+    scenario.say(failed("c", "TOOL_DOWN", usage={"input_tokens": 30}))
+    assert scenario.state.ready == ("c",)
+    scenario.when(ended("a", {"v.k1": "x" * 50_000, "v.k2": "y" * 50_000})).then(
+        event("task_ended"),
+        event("fact_committed"),
+        event("fact_committed"),
+        event("task_delayed", task="c", delay_ms=1),
+    )
+    assert (scenario.state.ready, list(scenario.state.timers)) == ((), ["retry.c"])
+    scenario.when(Due("retry.c")).then(event("task_dispatched", task="c"))
 
 
 @pytest.mark.parametrize("end", ["cancelled", "given out"])

@@ -2,6 +2,7 @@
 
 import os
 from collections import Counter
+from hashlib import shake_256
 
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -12,9 +13,12 @@ from tests.guardrails.worlds import Life, Tape
 from tests.plugins.figures import Figures
 from tests.supervisor.scenario import RUN
 
-TAPES = st.binary(min_size=150, max_size=600)
+TAPES = st.builds(
+    lambda seed, size: shake_256(seed.to_bytes(8, "big")).digest(size), st.integers(0, 2**64 - 1), st.integers(100, 600)
+)
+"""Bytes that are spread evenly; a shorter tape begins like the longer one."""
 ANY = settings(
-    max_examples=int(os.environ.get("GUARDRAILS_RUNS", "60")),
+    max_examples=int(os.environ.get("GUARDRAILS_RUNS", "120")),
     deadline=None,
     derandomize="GUARDRAILS_RUNS" not in os.environ,
     suppress_health_check=list(HealthCheck),
@@ -40,7 +44,7 @@ def test_books_hold_at_every_event(figures: Figures) -> None:
 
     live()
     figures.say(f"books: {runs} runs, {happened.total()} events, {over} runs overrun, {exhausted} exhausted")
-    for kind in ("input_late", "share_kept", "task_delayed", "breaker_opened", "loop_found", "gate_answered"):
+    for kind in ("input_late", "share_kept", "task_delayed", "breaker_opened", "gate_opened"):
         assert happened[kind], (kind, happened)
 
 

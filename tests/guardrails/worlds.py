@@ -145,7 +145,7 @@ class Life:
             *([self._end] * 16 + [self._start] * 2 if flying else []),
             *([self._timer] * 2 if state.timers else []),
             *([self._late] if any(one.open and not one.child for one in state.tasks.values()) else []),
-            *([self._again, self._tool, self._stranger] if state.tasks else []),
+            *([self._again, self._tool, self._tool, self._tool, self._stranger] if state.tasks else []),
             *([self._second] if self._twice and state.tasks else []),
             *([self._answer] * 3 if state.open_gates else []),
             *([self._cancel] if not tape.below(100) else []),
