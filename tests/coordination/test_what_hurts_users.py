@@ -28,18 +28,20 @@ NAMES = tuple(f"s{number}" for number in range(10))
 # --- approval bound to nothing ----------------------------------------------------------------------------------------
 
 TRANSFER = (
+    step("amount", "quote"),
+    step("fix", "correct", needs=["amount"], fact="amount", replaces=True),
+    step("pay", "pay", needs=["amount"], input={"amount": "facts.amount"}, gate={"ask": "pay it?"}, missing="allow"),
+)
+TRANSFERS = (
     offer("w", "pay", authority="effect"),
     offer("u", "quote"),
     offer("v", "correct"),
-    teach(
-        step("amount", "quote"),
-        step("fix", "correct", needs=["amount"], fact="amount", replaces=True),
-        step(
-            "pay", "pay", needs=["amount"], input={"amount": "facts.amount"}, gate={"ask": "pay it?"}, missing="allow"
-        ),
-        returns={"paid": "facts.pay"},
+    *(
+        teach(*TRANSFER, team=team, parallel=room, returns={"paid": "facts.pay"})
+        for team, room in {"wide": 9, "narrow": 1}.items()
     ),
 )
+"""In the narrow one what is approved has to wait for its turn, until the amount was corrected."""
 
 
 async def test_approval_bound_to_nothing(figures: Figures) -> None:
@@ -64,12 +66,12 @@ async def test_approval_bound_to_nothing(figures: Figures) -> None:
         await asyncio.sleep(random.random() * 0.03)
         await table.say(ended("fix", {"amount": 9_999}, by="v", run=run))
 
-    async with board_in_memory(*TRANSFER) as table:
+    async with board_in_memory(*TRANSFERS) as table:
         table.supervise()
         table.supervise()
         table.work("u", lambda task, item: 10)
         table.work("w", pay)
-        runs = [await table.client.publish("t", {}, f"run-{number}") for number in range(40)]
+        runs = [await table.client.publish(("wide", "narrow")[n % 2], {}, f"run-{n}") for n in range(40)]
         for number, run in enumerate(runs):
             table.tasks.append(asyncio.create_task(approves(table, run, Random(number))))
             table.tasks.append(asyncio.create_task(corrects(table, run, Random(-number - 1))))
