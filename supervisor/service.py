@@ -145,6 +145,8 @@ class Supervisor:
             await self._mend()
         except (LogUnavailable, QueueGone, QueueUnavailable) as away:
             log.warning("waiting for the server: %s", away)
+            if isinstance(away, QueueGone):  # what was seen of it is void: look again, which makes it anew
+                self._mending = None
             self._mend_at = self._clock_s()
             await asyncio.sleep(0.2)
 

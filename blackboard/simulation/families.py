@@ -80,7 +80,7 @@ def _losses(source: Source) -> Graph:
     steps = [step | {"id": name, "needs": needs} for name, needs in (("s0", []), ("s1", ["s0"]))]
     playbook = {"team": "t0", "steps": steps[: source.number(1, 2)], "parallel": source.pick((32, 1, 2))}
     specialists = (_specialist(source, "u", "read", 7, delay_s=(0.0, float(source.pick((1, 4, 8))))),)
-    faults = Faults(queue_lost=0.02, crash=0.003, slow=0.05).without("pause", "clock_back")
+    faults = Faults(queue_lost=0.08, crash=0.005, slow=0.05).without("pause", "clock_back")
     return _graph(source, playbook, specialists, items=source.number(2, 4), faults=faults, punctual=True)
 
 

@@ -12,9 +12,10 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
+from pathlib import Path
 
 from tests.mutation.faults import FAULTS, Fault
-from tests.mutation.planting import Outcome, simulated
+from tests.mutation.planting import Outcome, copied, simulated
 
 SEEDS = 2_000
 TOLERATED = 3
@@ -24,9 +25,9 @@ def main(arguments: Sequence[str]) -> int:
     options = _options(arguments)
     chosen = [fault for fault in FAULTS if fault.name in (options.only or [fault.name])]
     say = (lambda line: None) if options.json else (lambda line: print(line, flush=True))
-    with ThreadPoolExecutor(options.jobs) as pool:
-        found = _each(pool, [(fault, fault.family, options.seeds) for fault in chosen], say)
-        control = _each(pool, _controls(chosen, found), say)
+    with ThreadPoolExecutor(options.jobs) as pool, copied(None) as tree:  # which others may go on changing meanwhile
+        found = _each(pool, [(fault, fault.family, options.seeds, tree) for fault in chosen], say)
+        control = _each(pool, _controls(chosen, found, tree), say)
     caught = sum(one.verdict == "caught" for one in found)
     sound = all(one.verdict == "not caught" for one in control)
     if options.json:
@@ -49,9 +50,11 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(arguments)
 
 
-def _each(
-    pool: ThreadPoolExecutor, runs: Sequence[tuple[Fault | None, str, int]], say: Callable[[str], None]
-) -> list[Outcome]:
+Run = tuple[Fault | None, str, int, Path]
+"""The arguments of `simulated`."""
+
+
+def _each(pool: ThreadPoolExecutor, runs: Sequence[Run], say: Callable[[str], None]) -> list[Outcome]:
     """Say each outcome in its turn."""
     found = []
     for outcome in pool.map(lambda run: simulated(*run), runs):
@@ -60,12 +63,12 @@ def _each(
     return found
 
 
-def _controls(chosen: Sequence[Fault], found: Sequence[Outcome]) -> list[tuple[None, str, int]]:
+def _controls(chosen: Sequence[Fault], found: Sequence[Outcome], tree: Path) -> list[Run]:
     """Of each family the seeds that were simulated with a fault."""
     needed: dict[str, int] = {}
     for fault, outcome in zip(chosen, found, strict=True):
         needed[fault.family] = max(needed.get(fault.family, 0), outcome.seeds)
-    return [(None, family, seeds) for family, seeds in sorted(needed.items()) if seeds]
+    return [(None, family, seeds, tree) for family, seeds in sorted(needed.items()) if seeds]
 
 
 def shown(one: Outcome) -> str:

@@ -80,18 +80,18 @@ def copied(fault: Fault | None, root: Path = ROOT) -> Iterator[Path]:
         yield folder
 
 
-def simulated(fault: Fault | None, family: str, seeds: int, limit_s: float = LIMIT_S) -> Outcome:
-    """What the simulator says of the first `seeds` worlds of `family` (empty: of all) with the fault in the code, up to
-    the first that breaks; without a fault, of the code as it is."""
+def simulated(fault: Fault | None, family: str, seeds: int, root: Path = ROOT) -> Outcome:
+    """What the simulator says of the first `seeds` worlds of `family` (empty: of all) with the fault in the code of
+    `root`, up to the first that breaks; without a fault, of the code as it is."""
     name, began = fault.name if fault else f"no fault, {family or 'all families'}", time.monotonic()
     modules = [*PACKAGES, *([fault.path.removesuffix(".py").replace("/", ".")] if fault else [])]
     options = ["--seeds", str(seeds), *(["--family", family] if family else [])]
     options += ["--jobs", "1", "--stop-at-first", "--no-shrink"]
     try:
-        with copied(fault) as folder:
+        with copied(fault, root) as folder:
             environment = os.environ | {"PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
             command = [sys.executable, "-c", SIMULATE, str(folder), ",".join(modules), *options]
-            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=limit_s)
+            done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=LIMIT_S)
     except (NotOnce, subprocess.TimeoutExpired) as error:
         return Outcome(name, "does not run", 0, time.monotonic() - began, problem=str(error))
     return _read(name, done, time.monotonic() - began)

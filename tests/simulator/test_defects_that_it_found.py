@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from blackboard.log import Handler, Message
+from blackboard.memory_queue import MemoryQueue
+from blackboard.queue import TaskKey
 from tests.supervisor.scenario import ended, goal, offer, step, teach
 from tests.supervisor.table import Faulty, Fuse, board_in_memory
 
@@ -110,3 +112,31 @@ async def test_clock_that_is_set_back_during_a_takeover_makes_no_timer_due() -> 
             (seq,) = await table.say(goal(run=run))
             await late.reached(seq)
         assert not [one for one in await table.messages() if ".wake." in one.subject]
+
+
+class Vanishing(Faulty):
+    """A queue that is lost right after each of the first `times` looks at what is in it."""
+
+    def __init__(self, inner: MemoryQueue, times: int) -> None:
+        super().__init__(inner, Fuse())
+        self._times = times
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._inner, name)
+
+    async def keys(self) -> set[TaskKey]:
+        found: set[TaskKey] = await self._inner.keys()
+        if self._times:
+            self._times -= 1
+            self._inner.lose()
+        return found
+
+
+async def test_queue_that_is_lost_while_it_is_mended_is_made_anew() -> None:
+    """It had looked, was about to put in what was absent, and the queue was gone: it tried to put that in again and
+    again, and made no other queue until a run brought it something else to put in."""
+    async with board_in_memory(*TEAM, goal()) as table:
+        supervising = table.supervise(table.board(queue=Vanishing(table.queue, times=3)))
+        table.work("w", lambda task, item: 1)
+        await table.ended("r1", within_s=10)
+        assert supervising.supervisor.committer.left == {}
