@@ -4,15 +4,34 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from projections.canonical import State
 from schemas import events as e
+from schemas.codec import encode
+from schemas.inputs import ToolCalled
 from schemas.usage import Usage
+from specialists.context import LocalContext
+from specialists.specialist import Stop, specialist, tool
 from supervisor import effects
 from tests.coordination.asking import answer, approve, tool_called
 from tests.coordination.stories import STORIES, Line, places, play, played
 from tests.plugins.figures import Figures
-from tests.supervisor.scenario import Due, Said, Scenario, came, cancel, ended, failed, goal, started
+from tests.supervisor.scenario import (
+    Due,
+    Said,
+    Scenario,
+    came,
+    cancel,
+    ended,
+    failed,
+    given,
+    goal,
+    offer,
+    started,
+    step,
+    teach,
+)
 
 CANCELS = 1_000
 each_story = pytest.mark.parametrize("name", STORIES)
@@ -138,3 +157,29 @@ def test_child_run_of_a_cancelled_run_is_told() -> None:
     assert wake is not None
     scenario.say(Said("wake", "", wake, child))
     assert scenario.of(child).end == "CANCELLED"
+
+
+async def test_worker_numbers_the_calls_of_an_execution() -> None:
+    """So an append that is repeated, because nobody knew whether it was stored, is one call, and two calls are two."""
+
+    @tool
+    async def down(n: int) -> None:
+        raise RuntimeError("no")
+
+    @specialist("w", offers="work", tools=[down])
+    async def one(item: dict[str, Any]) -> int:
+        """Does nothing."""
+        return len(item)
+
+    context = LocalContext(one)
+    for n in (1, 1, 2):
+        with pytest.raises(Stop):
+            await context.tool("down", n=n)
+    called = [told for told in context.observations if isinstance(told, ToolCalled)]
+    assert [(told.call, told.code) for told in called] == [(1, "TOOL_DOWN"), (2, "TOOL_DOWN"), (3, "TOOL_DOWN")]
+    said = [Said("obs", "w", encode(replace(told, task="a"))) for told in called]
+    scenario = given(offer("w", "work"), teach(step("a"), repeats=1), goal())
+    scenario.say(said[0], said[0], said[0])
+    assert (scenario.state.end, scenario.state.loops) == ("", 0)
+    scenario.say(said[1])
+    assert (scenario.state.end, scenario.state.code) == ("FAILED", "LOOP")
