@@ -126,7 +126,7 @@ PLAYBOOKS: list[tuple[list[dict[str, Any]], str]] = [
     ([STEP, STEP], "step 'one' stands twice"),
     ([STEP | {"needs": ["two"]}, STEP | {"id": "two", "needs": ["one"]}], "steps need each other in a circle"),
     ([STEP | {"needs": ["three"]}], "step 'one' needs 'three', which is no step"),
-    ([{"id": "one"}], "needs either a capability or a team"),
+    ([{"id": "one"}], "needs one of capability, team, value and question"),
     ([STEP | {"when": "not [an expression"}], "is not a JMESPath expression"),
     ([], "steps: is not allowed"),
 ]

@@ -7,6 +7,7 @@ from blackboard.board import Board
 from blackboard.client import Client
 from blackboard.history_file import HistoryFile
 from blackboard.log import Append
+from supervisor.decide import RULES
 from tests.end_to_end import teams
 from tests.end_to_end.support import (
     Start,
@@ -59,7 +60,7 @@ async def test_one_run_all_runs_and_files(shared: Board, there: list[str], start
         "run": "squares-3",
         "version": folded.state.version,
         "head": folded.h,
-        "rules": [1],
+        "rules": [RULES],
         "inputs": 0,
         "waiting": 0,
     }
