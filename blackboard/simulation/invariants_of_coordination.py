@@ -58,8 +58,8 @@ class Known:
                 self.tasks[task] = self.steps[step], -1
             case e.TaskDispatched(task=task):
                 self.flying[task] = event
-            case e.AttemptFailed(task=task) | e.AttemptStale(task=task) | e.TaskEnded(task=task) | e.TaskDropped(task=task):
-                self.flying.pop(task, None)
+            case e.AttemptFailed() | e.AttemptStale() | e.TaskEnded() | e.TaskDropped():
+                self.flying.pop(event.task, None)
 
     def _add(self, steps: Sequence[PlanStep], instead_of: str) -> None:
         added = tuple(step.id for step in steps)
