@@ -271,7 +271,10 @@ class State(Struct, frozen=True, omit_defaults=True):
         return gate in self.steps and (self.steps[gate].items >= 0 or bool(self.steps[gate].skipped))
 
     def step(self, name: str) -> PlanStep:
-        return next(step for step in self.plan if step.id == name)
+        for step in self.plan:
+            if step.id == name:
+                return step
+        raise LookupError(name)
 
 
 def initial(log: str, run: str) -> State:
