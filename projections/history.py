@@ -107,5 +107,5 @@ def outcome_digest(state: State) -> str:
         key: [fact.value, fact.policy, sorted((loser.value for loser in fact.losers), key=canonical)]
         for key, fact in state.facts.items()
     }
-    missing = {key: item.code for key, item in state.missing.items()}
+    missing = {key: item.code for key, item in state.missing.items() if key not in facts}
     return digest([state.end, state.code, state.result, facts, missing])

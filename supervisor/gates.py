@@ -34,8 +34,10 @@ def passes(draft: Draft, step: PlanStep, work: Work, who: Chosen) -> Chosen | No
     if gate.open or not gate.approved:
         return None
     if gate.digest != _digest(draft, step.id, gate.ask, gate.schema, action, gate.voices):
-        draft.fail("POLICY_BLOCKED", f"the action of {step.id!r} is not the one that {gate.by} approved")
-        return None
+        if not gate.in_advance:
+            draft.fail("POLICY_BLOCKED", f"the action of {step.id!r} is not the one that {gate.by} approved")
+            return None
+        gate = _open(draft, step.id, step.gate, action, gate.voices)
     begins = _beginning(step, gate)
     return Chosen(begins, tuple(voice.specialist for voice in gate.voices[len(begins) :]))
 
@@ -64,7 +66,8 @@ def _are_there(draft: Draft, step: PlanStep, gate: Gate) -> bool:
 
 def strays(draft: Draft, step: PlanStep, task: TaskState, voice: Voice) -> str:
     """How an attempt of a task that `voice` would be given now is not what was approved for its step; empty where it
-    is, and where nothing has to be approved. A task that reconciles only compares what was claimed."""
+    is, and where nothing has to be approved. A task that reconciles only compares what was claimed. Who approved in
+    advance approved whatever it would be: the gate then says what it is by now."""
     gate = draft.state.gates.get(step.id)
     if step.gate is None or gate is None or task.index >= 0:
         return ""
@@ -72,9 +75,13 @@ def strays(draft: Draft, step: PlanStep, task: TaskState, voice: Voice) -> str:
         return f"nobody approved that {voice.specialist} does {step.id!r} by the contract that it has"
     state = draft.state.steps[step.id]
     span = group_span(state, task.group)
-    items = draft.work(step).items(state, task.group, draft.state.version)
-    if canonical(items) != canonical(gate.action[span.start : span.stop]):
+    items, before = draft.work(step).items(state, task.group, draft.state.version), gate.action
+    if canonical(items) == canonical(before[span.start : span.stop]):
+        return ""
+    if not gate.in_advance:
         return f"the action of {step.id!r} is not the one that {gate.by} approved"
+    now = [{"key": item.key, "input": item.input} for item in items]
+    _open(draft, step.id, step.gate, [*before[: span.start], *now, *before[span.stop :]], gate.voices)
     return ""
 
 

@@ -23,7 +23,7 @@ WAITS_LIMIT = 3
 """Attempts in a row that nobody started before the task ends."""
 DEPTH_LIMIT = 8
 """Child runs below each other."""
-CHILD_WORK_MS = 24 * 3_600_000
+CHILD_WORK_MS = 400 * 86_400_000
 """Time for a child run where its step sets no limit; the child has limits of its own."""
 ATTEMPTS = 3
 """Attempts of a child run's task where its step does not say."""

@@ -55,6 +55,8 @@ class RunSpans:
             ) if task in self._dispatched:
                 yield self._attempt(self._dispatched.pop(task), event)
             case e.GateOpened(gate=gate):
+                if gate in self._gates:  # it asks for something else by now
+                    yield self._gate(self._gates[gate], event)
                 self._gates[gate] = event
             case e.GateAnswered(gate=gate) if gate in self._gates:
                 yield self._gate(self._gates.pop(gate), event)
@@ -109,7 +111,7 @@ class RunSpans:
         own = s.span_id("late", self.run, late.cause.seq)
         return self._span(f"invoke_agent {late.author}", own, late.at, late.at, attributes, "client")
 
-    def _gate(self, opened: e.GateOpened, end: e.GateAnswered | e.RunEnded) -> Span:
+    def _gate(self, opened: e.GateOpened, end: e.GateAnswered | e.GateOpened | e.RunEnded) -> Span:
         """As long as a person was waited for, with a link to what the person sent."""
         attributes: Attributes = {s.RUN: self.run, "blackboard.gate": opened.gate, "blackboard.digest": opened.digest}
         links: tuple[Place, ...] = ()
@@ -119,7 +121,7 @@ class RunSpans:
             links = (Place(self._trace, s.sent_span(self.log, end.cause.seq)),)
         else:
             attributes[s.OUTCOME] = ABANDONED
-        own = s.span_id("gate", self.run, opened.gate)
+        own = s.span_id("gate", self.run, opened.gate, opened.digest)
         return self._span(f"gate {opened.gate}", own, opened.at, end.at, attributes, "internal", links)
 
     def _whole(self, opened: e.RunOpened, end: e.RunEnded) -> Span:

@@ -408,6 +408,14 @@ def test_what_an_end_has_used_is_booked_though_the_run_ends_before_it_is_taken(m
     assert scenario.state.usage.input_tokens == 6
 
 
+def test_parent_waits_as_long_as_its_child_may_ask_a_person() -> None:
+    """Its own time for the child run must not be over before anybody has had the time to answer."""
+    inner = teach(step("c", gate={"expires_s": 366 * 86_400}), team="inner")
+    scenario = given(offer("w", "work"), inner, teach({"id": "b", "team": "inner"}), goal())
+    child = child_of(scenario)
+    assert scenario.state.timers["task.b"].delay_ms > scenario.of(child).timers["gate.c"].delay_ms
+
+
 # --- how facts get newer values ---------------------------------------------------------------------------------------
 
 

@@ -7,8 +7,24 @@ import pytest
 
 from schemas import events as e
 from supervisor import effects
+from supervisor.spans import RunSpans
 from tests.coordination.asking import answer, approve, deny, needs_input, tool_called
-from tests.supervisor.scenario import Due, Said, Scenario, came, ended, event, failed, given, goal, offer, step, teach
+from tests.supervisor.scenario import (
+    LOG,
+    RUN,
+    Due,
+    Said,
+    Scenario,
+    came,
+    ended,
+    event,
+    failed,
+    given,
+    goal,
+    offer,
+    step,
+    teach,
+)
 
 NUMBER = {"type": "integer"}
 
@@ -147,6 +163,36 @@ def test_action_that_changes_before_a_retry_is_blocked() -> None:
     assert [one.input for one in task.items] == [{"x": 10}], "the attempt that was begun is the approved one"
     scenario.say(failed("b", "TOOL_DOWN"))
     assert (scenario.state.end, scenario.tasks_in_flight()) == ("POLICY_BLOCKED", [])
+
+
+def test_who_approved_in_advance_approved_what_it_is_by_now() -> None:
+    """The gate says what was done in the end, so the record is of that."""
+    steps = (
+        step("a"),
+        step("r", "fix", needs=["a"], fact="a", replaces=True),
+        step("b", needs=["a"], input={"x": "facts.a"}, gate={}),
+    )
+    scenario = given(offer("w", "work"), offer("v", "fix"), teach(*steps, parallel=1), goal(approve=True, by="pat"))
+    scenario.say(ended("a", {"a": 10}))
+    assert [task.task for task in scenario.tasks_in_flight()] == ["r"]
+    assert scenario.state.gates["b"].action == [{"key": "b", "input": {"x": 10}}]
+    scenario.when(replace_a()).then(
+        event("task_ended", task="r"),
+        event("fact_committed", key="a"),
+        event("gate_opened", gate="b", action=[{"key": "b", "input": {"x": 9999}}]),
+        event("gate_answered", gate="b", by="pat", in_advance=True),
+        event("task_dispatched", task="b"),
+    )
+    assert scenario.tasks_in_flight()[0].items[0].input == {"x": 9999}
+
+
+def test_gate_that_asks_anew_has_a_span_for_each_question() -> None:
+    scenario, spans = replaceable(), RunSpans(LOG, RUN)
+    events = [*scenario.last, *scenario.say(replace_a()).last]
+    events += scenario.say(approve(scenario.state.gates["b"].digest, "b")).last
+    told = [span for one in events for span in spans.add(one) if span.name == "gate b"]
+    assert [span.attributes["blackboard.outcome"] for span in told] == ["ABANDONED", "APPROVED"]
+    assert len({span.place.span for span in told}) == 2
 
 
 def test_of_many_items_just_those_that_changed_are_blocked() -> None:
