@@ -26,11 +26,6 @@ from supervisor.merge import Merged
 from tests.histories.record import TOPOLOGIES, path_of
 
 FILES = sorted(Path(path_of("x")).parent.glob("*.jsonl"))
-UNRECORDED = {
-    *("plan_revised", "conflict_found", "task_dropped", "breaker_opened", "share_kept", "attempt_stale"),
-    "loop_found",
-}
-"""Kinds of events of which there is no recorded history yet."""
 RUNS, BYTES = 50, 1_500_000
 
 
@@ -65,7 +60,7 @@ def test_each_topology_is_recorded() -> None:
 def test_all_kinds_of_events_and_ends_are_recorded() -> None:
     events = [event for path in FILES for event in events_in(messages_in(path))]
     kinds = Counter(event.__struct_config__.tag for event in events)
-    assert set(kinds) == set(EVENT_VERSIONS) - {"rules_changed"} - UNRECORDED
+    assert set(kinds) == set(EVENT_VERSIONS) - {"rules_changed"}
     ends = Counter(event.end for event in events if isinstance(event, e.RunEnded))
     assert set(ends) == {"DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED", "CANCELLED"}
 
