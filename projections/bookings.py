@@ -50,8 +50,12 @@ def settled(
         changes["overrun"] = state.overrun + over
     if task and opened:
         changes["reserved"] = state.reserved - set_aside(state.budget, opened.limits)
-        task = replace(task, open=tuple(one for one in task.open if one is not opened))
+        task = released(task, opened)
     return task, changes
+
+
+def released(task: TaskState, opened: Reservation) -> TaskState:
+    return replace(task, open=tuple(one for one in task.open if one is not opened))
 
 
 def kept(task: TaskState, held: Limits) -> TaskState:

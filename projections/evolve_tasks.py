@@ -5,7 +5,7 @@ Pure. The other half of `evolve`; what each end does to the budget stands in `bo
 
 from msgspec.structs import replace
 
-from projections.bookings import kept, reservation, set_aside, settled
+from projections.bookings import kept, released, reservation, set_aside, settled
 from projections.canonical import Breaker, Reservation, State, StepState, TaskState, Timer, booking
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
@@ -30,7 +30,7 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         child=event.child,
         started=False,
         tried=_tried(task, event.specialist),
-        open=_opened(task, event),
+        open=(*task.open, Reservation(event.attempt, event.specialist, event.reserve)),
     )
     timer = Timer(event.wait_ms + event.work_ms, event.at, state.version + 1)
     return replace(
@@ -43,13 +43,6 @@ def task_dispatched(state: State, event: e.TaskDispatched, new: Next) -> State:
         ready=_not_ready(state, event.task),
         reserved=state.reserved + set_aside(state.budget, event.reserve),
     )
-
-
-def _opened(task: TaskState, event: e.TaskDispatched) -> tuple[Reservation, ...]:
-    """Where nothing is limited, there is nothing to wait for."""
-    if event.reserve == Limits():
-        return task.open
-    return (*task.open, Reservation(event.attempt, event.specialist, event.reserve))
 
 
 def _tried(task: TaskState, specialist: str) -> tuple[str, ...]:
@@ -210,10 +203,12 @@ def _given_out(state: State, task: TaskState) -> dict[str, StepState]:
 
 
 def _settled_usage(state: State, name: str, attempt: int, execution: str, usage: Usage) -> tuple[TaskState, Next]:
-    """The task with its execution booked, and what that does to the budget: nothing while no execution has ended."""
+    """The task with its execution booked, and what that does to the budget: nothing while no execution has ended. Of an
+    attempt that goes by in silence and has no limit, nothing has to be kept."""
     task = state.tasks[name]
     if not execution:
-        return task, {}
+        opened = reservation(task, attempt, task.specialist)
+        return (released(task, opened) if opened and opened.limits == Limits() else task), {}
     booked = replace(task, executions=_booked(task, task.specialist, execution))
     after, changes = settled(state, booked, attempt, task.specialist, usage)
     return after or booked, changes

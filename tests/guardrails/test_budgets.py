@@ -11,6 +11,7 @@ from tests.supervisor.scenario import (
     Due,
     Said,
     Scenario,
+    cancel,
     ended,
     event,
     failed,
@@ -301,6 +302,23 @@ def test_author_who_is_muted_still_gives_back_what_is_reserved(figures: Figures)
     scenario.when(ended("c", {"c": 1}, by="v")).then(
         event("task_ended"), event("fact_committed"), event("step_expanded"), event("task_dispatched", task="d")
     )
+
+
+@pytest.mark.parametrize("tokens", [None, 10_000])
+def test_all_that_was_in_flight_when_a_run_was_cancelled_is_booked(tokens: int | None, figures: Figures) -> None:
+    """Workers say what they have used; of one author only the first hundred were heard, and the rest cost nothing."""
+    count = 150
+    each = step("a", for_each="input.n", fact="v.k{item}", tasks=count)
+    limits = {} if tokens is None else {"budget": {"tokens": tokens}}
+    contract = offer("w", "work", **({} if tokens is None else {"budget": {"tokens": 60}}))
+    scenario = given(contract, teach(each, parallel=count, **limits), goal({"n": list(range(count))}), cancel())
+    for item in range(count):
+        said = ended(f"a-{item}", {f"v.k{item}": 1}, usage=used(30))
+        scenario.when(said).then(event("input_late", reason="the run has ended"))
+        scenario.when(said).then()
+    assert books(scenario) == (30 * count, 0, 0)
+    assert not any(task.open for task in scenario.state.tasks.values())
+    figures.say(f"cancelled with {count} in flight, budget {tokens}: {scenario.state.charged.tokens} tokens booked")
 
 
 # --- overrun ----------------------------------------------------------------------------------------------------------
