@@ -27,8 +27,9 @@ bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARG
 chaos-small: $(INSTALLED) ## kill server, supervisor and worker in the middle of a run; KILLS=30 SEED=1
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
-simulate: $(INSTALLED) ## random task graphs, and all that may go wrong, in virtual time; SEEDS=1000, SEED=7
-	@$(BIN)/python -m blackboard.testing $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual time; SEEDS=1000, SEED=7, FAMILY=failing
+	@$(BIN)/python -m blackboard.testing $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \
+		$(if $(FAMILY),--family $(FAMILY)) $(ARGS)
 
 mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
 	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)

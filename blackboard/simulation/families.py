@@ -1,10 +1,11 @@
 """Families of random worlds: `any` has a little of everything, each of the others is about one thing that a world of
 any kind rarely comes to.
 
-A seed draws the family too, so all of them are simulated; a test may ask for one.
+A seed draws the family too, so all of them are simulated but `failing`, which is a measure: of worlds as teams are
+meant to be, how many end well although every specialist fails one time in five. A test may ask for one.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blackboard.simulation.faults import Faults
@@ -12,6 +13,7 @@ from blackboard.simulation.graph_steps import NAMES, RETRIED, Raw, Source
 from blackboard.simulation.graphs import Graph, graph
 from blackboard.simulation.parts import Person, Published
 from blackboard.simulation.scripted import OneOf
+from schemas.events import StopCode
 from schemas.playbooks import Playbook
 
 
@@ -84,6 +86,33 @@ def _losses(source: Source) -> Graph:
     return _graph(source, playbook, specialists, items=source.number(2, 4), faults=faults, punctual=True)
 
 
+def _failing(source: Source) -> Graph:
+    """Steps that need each other, and two specialists for each capability, each of whom fails one attempt in five; all
+    else is as it stands where nobody sets it. What may fail for good has a fallback, all else has five attempts."""
+    steps: list[Raw] = []
+    for number in range(source.number(1, 6)):
+        needs = [one["id"] for one in steps if source.chance(0.4)]
+        work = source.pick((_covered, _retried))(source)
+        steps.append({"id": f"s{number}", "needs": needs, "input": {"x": "input.x"}} | work)
+    specialists = tuple(
+        _specialist(source, name, capability, {"ok": True}, failure_rate=0.2, codes=codes, bid={}, delay_s=(0.0, 0.5))
+        for capability, codes in FAILING.items()
+        for name in (f"{capability}-1", f"{capability}-2")
+    )
+    return _graph(source, {"team": "t0", "steps": steps}, specialists, items=source.number(1, 4))
+
+
+def _covered(source: Source) -> Raw:
+    work: Raw = {"capability": "read", "fallback": ["read-1", "read-2"]}
+    return work | source.pick(({}, {"for_each": "input.l", "input": {"x": "item"}}))
+
+
+def _retried(source: Source) -> Raw:
+    every: Raw = {"specialist": "all", "merge": {"policy": "first"}}
+    critique: Raw = {"critique": {"capability": "review", "accept": "critique.ok", "rounds": 2}}
+    return {"capability": "write", "attempts": 5} | source.pick(({}, every, {"call": {}}, critique))
+
+
 def _specialist(source: Source, name: str, offers: str, answers: Any, **more: Any) -> Raw:
     delay_s = float(source.pick((0, 0, 2)))
     raw: Raw = {"name": name, "offers": [offers], "answers": answers, "delay_s": (0.0, delay_s), "backoff_s": 0.0}
@@ -115,6 +144,13 @@ FAMILIES: Mapping[str, Callable[[Source], Graph]] = {
     "breakers": _breakers,
     "voices": _voices,
     "losses": _losses,
+    "failing": _failing,
+}
+_AGAIN = ("TOOL_DOWN", "INTERNAL", "INVALID_OUTPUT")
+FAILING: Mapping[str, Sequence[StopCode]] = {
+    "read": ("LOW_CONFIDENCE", *_AGAIN),
+    "write": _AGAIN,
+    "review": _AGAIN,
 }
 DRAWN = ("any",) * 8 + ("loops", "breakers", "voices", "losses")
 """Of twelve seeds, eight are of any kind."""

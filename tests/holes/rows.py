@@ -390,9 +390,8 @@ ROWS = (
                     "15 tokens are used of a budget of 10",
                     Edit(
                         "projections.evolve_tasks",
-                        "if not execution:\n        return task, {}",
-                        "if not execution:\n"
-                        "        after, changes = settled(state, task, attempt, task.specialist, usage)\n"
+                        "return (released(task, opened) if opened and opened.limits == Limits() else task), {}",
+                        "after, changes = settled(state, task, attempt, task.specialist, usage)\n"
                         "        return after or task, changes",
                     ),
                 ),

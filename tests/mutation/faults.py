@@ -75,9 +75,9 @@ FAULTS = (
         "reservation-back-at-time-out",
         "projections/evolve_tasks.py",
         """    if not execution:
-        return task, {}
-""",
-        "",
+        opened =""",
+        """    if False:
+        opened =""",
         "what an attempt may be using is given back when it times out",
     ),
     Fault(
