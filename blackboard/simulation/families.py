@@ -146,7 +146,7 @@ FAMILIES: Mapping[str, Callable[[Source], Graph]] = {
     "losses": _losses,
     "failing": _failing,
 }
-_AGAIN = ("TOOL_DOWN", "INTERNAL", "INVALID_OUTPUT")
+_AGAIN: tuple[StopCode, ...] = ("TOOL_DOWN", "INTERNAL", "INVALID_OUTPUT")
 FAILING: Mapping[str, Sequence[StopCode]] = {
     "read": ("LOW_CONFIDENCE", *_AGAIN),
     "write": _AGAIN,
