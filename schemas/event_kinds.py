@@ -8,6 +8,7 @@ from typing import get_args
 from msgspec.structs import fields
 
 from schemas import events as e
+from schemas import events_of_effects as f
 
 EventUnion = (
     e.RunOpened
@@ -37,6 +38,9 @@ EventUnion = (
     | e.AuthorMuted
     | e.RulesChanged
     | e.RunEnded
+    | f.EffectIntended
+    | f.EffectReceipt
+    | f.RunEnding
 )
 
 EVENT_VERSIONS: dict[str, int] = {

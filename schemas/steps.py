@@ -54,7 +54,8 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author. `origin` is
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
     of results; `route` is an expression that names the specialists, first choice first; `sees` are
-    keys of facts that the step sees whether or not it needs their steps."""
+    keys of facts that the step sees whether or not it needs their steps; `undo` is the key of an effect that the step
+    undoes."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     sees: tuple[str, ...] = ()
     hand_to: tuple[str, ...] = ()
     handoffs: int = 3
+    undo: str = ""
 
 
 class Voice(Struct, frozen=True, omit_defaults=True):

@@ -17,6 +17,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, Literal, NoReturn, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
 
@@ -26,20 +27,22 @@ from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import digest, sha256
 from schemas.events import StopCode
-from schemas.inputs import Observation, Progress, Question, ToolCalled
+from schemas.inputs import EffectIntended, Observation, Progress, Question, ToolCalled
 from schemas.spans import Span
-from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.tasks import Answered, Item, ReadFact, Task, Undo
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
+from specialists.effects import Effects
 from specialists.ledger import Ledger
 from specialists.spans import tool_span
 from specialists.specialist import Facts, Specialist
-from specialists.stop import WEEK_S, NeedsInput, Stop, bounded, describe
+from specialists.stop import WEEK_S, EffectUnknown, NeedsInput, Stop, bounded, describe
 from specialists.tools import Function, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
-Record = Callable[[Observation], Awaitable[None]]
+Record = Callable[[Observation | EffectIntended], Awaitable[bool]]
+"""Appends an observation; whether the log took it, which it does not only where another has the right to an effect."""
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -63,7 +66,8 @@ class WorkContext:
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
-        self._tools, self._blobs, self._record = tools, blobs, record
+        self.effects = Effects(self)
+        self._tools, self._blobs, self.record = tools, blobs, record
         self._ledger = Ledger(task.budget)
         self._answers = {one.digest: one for one in task.answers}
         self._requested: Counter[str] = Counter()
@@ -110,7 +114,7 @@ class WorkContext:
         if fraction is not None:
             fraction = None if math.isnan(fraction) else min(max(float(fraction), 0.0), 1.0)
         task, attempt = self.task.task, self.task.attempt
-        await self._record(
+        await self.record(
             Progress(
                 task=task, attempt=attempt, execution=self.execution, message=bounded(str(message)), fraction=fraction
             )
@@ -158,7 +162,9 @@ class WorkContext:
         self._ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
         called = self._called(name, arguments)  # before the tool can change them
         try:
-            if inspect.iscoroutinefunction(tool.function):
+            if tool.effect:
+                result = await self.effects.perform(tool, arguments)
+            elif inspect.iscoroutinefunction(tool.function):
                 result = await tool.function(**arguments)
             else:
                 result = await self.in_thread(tool.function, **arguments)
@@ -167,6 +173,9 @@ class WorkContext:
         except asyncio.CancelledError:
             told = _with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began)
             self.unrecorded.append(self._numbered(told))
+            raise
+        except EffectUnknown as unknown:
+            await self._tell(_with(called, unknown.code, unknown.question.ask, loop.time() - began))
             raise
         except Exception as error:
             stop = error if isinstance(error, Stop) else Stop("TOOL_DOWN", f"tool {name}: {describe(error)}")
@@ -178,7 +187,7 @@ class WorkContext:
         return result
 
     async def _tell(self, called: ToolCalled) -> None:
-        await self._record(self._numbered(called))
+        await self.record(self._numbered(called))
 
     def _numbered(self, called: ToolCalled) -> ToolCalled:
         """With its number among the calls that this execution tells of: told twice, it is still one."""
@@ -197,6 +206,10 @@ class WorkContext:
             code=code or "",
             message=message,
         )
+
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        """Undo the effect of an earlier execution that a task of the kind `undo` names."""
+        return await self.effects.undo(msgspec.convert(asked, Undo), self._tools, self._call)
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
         try:
@@ -264,7 +277,7 @@ class LocalContext(WorkContext):
         kind: Literal["work", "bid", "reconcile"] = "work",
         attempt: int = 1,
     ) -> None:
-        self.observations: list[Observation] = []
+        self.observations: list[Observation | EffectIntended] = []
         self._said = dict(answers or {})
         deadline_s = specialist.deadline_s if specialist else 30
         task = Task(
@@ -291,8 +304,9 @@ class LocalContext(WorkContext):
                 return Answered(question.ask, question.action, question.digest, "local", self._said[name])
         return None
 
-    async def _remember(self, observation: Observation) -> None:
+    async def _remember(self, observation: Observation | EffectIntended) -> bool:
         self.observations.append(observation)
+        return True
 
 
 def _name(tool: str | Function) -> str:

@@ -13,13 +13,25 @@ from typing import Any
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
-from schemas.contracts import ToolGrant
+from schemas.contracts import EffectGrant, ToolGrant
 from schemas.subjects import BadName, token
 from specialists.budget import Usd, exact_micro_usd
 from specialists.signature import BadSpecialist
 from specialists.stop import NeedsInput
 
 Function = Callable[..., Any]
+KEY = "idempotency_key"
+"""The parameter by which the function of an effect gets its key, to hand it to the service."""
+OF_UNDO = ("result", "undoes")
+"""What a tool that undoes an effect may take beside the arguments of the effect: its result, and its key."""
+SETTLE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a probe gives when the effect was done: with this result."""
+
+    result: Any = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +43,10 @@ class Tool:
     scopes: tuple[str, ...] = ()
     confirm: bool = False
     price_micro_usd: Fraction = Fraction(0)
+    effect: bool = False
+    probe: Function | None = None
+    undo: "Tool | None" = None
+    settle_s: float = 0.0
     _convert: Callable[..., dict[str, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -42,10 +58,35 @@ class Tool:
 
     def grant(self) -> ToolGrant:
         """What the contract says of it."""
-        return ToolGrant(tool=self.name, scopes=list(self.scopes), confirm=self.confirm)
+        promised = EffectGrant(probe=self.probe is not None, undo=self.undo.name if self.undo else None)
+        return ToolGrant(
+            tool=self.name,
+            scopes=list(self.scopes),
+            confirm=self.confirm,
+            effect=promised if self.effect else None,
+        )
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of what it is called with, without the key of an effect."""
+        return tuple(name for name in _names(self.function) if not (self.effect and name == KEY))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it wants the key of the effect."""
+        return self.effect and KEY in _names(self.function)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What it is called with: `given`, converted, and its defaults. Raises TypeError."""
+        """What it is called with: `given`, converted, and its defaults; without the key of an effect, which is not the
+        caller's to choose. Raises TypeError."""
+        if not self.keyed:
+            return self._arguments(given)
+        if KEY in given:
+            raise TypeError(f"tool {self.name}: {KEY} is given by the board")
+        found = self._arguments({**given, KEY: ""})
+        return {name: value for name, value in found.items() if name != KEY}
+
+    def _arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         if (signature := _signature(self.function)) is None:
             return given
         bound = signature.bind(**given)
@@ -71,11 +112,26 @@ class Tool:
             ) from None
 
 
-def tool(function: Function, *, scopes: str | Sequence[str] = (), confirm: bool = False, usd: Usd = 0) -> Tool:
+def tool(
+    function: Function,
+    *,
+    scopes: str | Sequence[str] = (),
+    confirm: bool = False,
+    usd: Usd = 0,
+    effect: bool = False,
+    probe: Function | None = None,
+    undo: Function | Tool | None = None,
+    settle_s: float = SETTLE_S,
+) -> Tool:
     """A function for `tools=` of a specialist.
 
     scopes: what it reaches, such as `net:read`; steps may ask for them. confirm: a person approves each call, with
-    exactly its arguments. usd: what a call costs; it is booked with each. Raises BadSpecialist.
+    exactly its arguments. usd: what a call costs; it is booked with each.
+    effect: a call changes the world, and is done once, whatever happens to the worker; a function that has a parameter
+    `idempotency_key` gets the key of the effect. probe: a function of the key and the arguments that reads back whether
+    it was done: Done(result), False, or None where it cannot say; asked once more after `settle_s` seconds before False
+    is believed. undo: a function, or an effect, that undoes it when the run ends in vain; it takes by name what the
+    effect was called with, its `result`, and its key (`undoes`). Raises BadSpecialist.
     """
     if isinstance(function, Tool):
         raise BadSpecialist(f"{function.name!r} is a tool already")
@@ -90,7 +146,23 @@ def tool(function: Function, *, scopes: str | Sequence[str] = (), confirm: bool 
         price = exact_micro_usd(usd)
     except ValueError as error:
         raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
-    return Tool(name, function, granted, confirm, price, _converter(function))
+    if not effect and (probe or undo):
+        raise BadSpecialist(f"probe= and undo= of tool {name!r} are for effects: say effect=True")
+    undoing = _undoing(name, function, undo)
+    return Tool(name, function, granted, confirm, price, effect, probe, undoing, settle_s, _converter(function))
+
+
+def _undoing(name: str, function: Function, undo: Function | Tool | None) -> Tool | None:
+    """What undoes an effect, itself an effect."""
+    if undo is None:
+        return None
+    made = undo if isinstance(undo, Tool) else tool(undo, effect=True)
+    if not made.effect or made.undo:
+        raise BadSpecialist(f"undo= of tool {name!r} takes a function, or an effect that has no undo= itself")
+    known = {*_names(function), *OF_UNDO} - {KEY}
+    if odd := [one for one in made.takes if one not in known]:
+        raise BadSpecialist(f"undo= of tool {name!r}: {made.name} takes {odd[0]!r}, which is none of {sorted(known)}")
+    return made
 
 
 def tools_by_name(tools: Sequence[Function | Tool]) -> dict[str, Tool]:
@@ -113,6 +185,11 @@ def _converter(function: Function) -> Callable[..., dict[str, Any]] | None:
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(received)
     except Exception:  # evaluating an annotation runs whatever stands in it
         return None
+
+
+def _names(function: Function) -> tuple[str, ...]:
+    signature = _signature(function)
+    return tuple(signature.parameters) if signature else ()
 
 
 def _signature(function: Function) -> inspect.Signature | None:
