@@ -61,7 +61,8 @@ class ModelCalled(Observed, tag="model_called", frozen=True, kw_only=True, forbi
     """A model was asked. `request` is the digest of how (model, parameters), `messages` that of the last message that
     it was given, `answer` that of its answer: blobs, of which each message names the one before it. `finish` is why the
     answer ended; `code` says why there is none. `usage` is what the endpoint counted: cached tokens are among the
-    input's, reasoning among the output's. It counts with the end of the execution, not here."""
+    input's, reasoning among the output's. It counts with the end of the execution, not here. `uncounted`: more may have
+    been used than the endpoint said, which nobody knows."""
 
     v: Literal[1] = 1
     model: str
@@ -73,6 +74,7 @@ class ModelCalled(Observed, tag="model_called", frozen=True, kw_only=True, forbi
     usage: Usage = Usage()
     cached_tokens: Count = 0
     reasoning_tokens: Count = 0
+    uncounted: bool = False
     code: StopCode | Literal[""] = ""
     message: str = ""
     duration_ms: int = 0

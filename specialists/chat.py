@@ -17,13 +17,13 @@ from pydantic import ValidationError
 
 from blackboard import telemetry
 from schemas.codec import canonical, digest
+from schemas.conversations import MEDIA_TYPE, Conversation, Message, Stored, stored
 from schemas.events import StopCode
 from schemas.goals import explain
 from schemas.inputs import ModelCalled
 from schemas.usage import Usage
 from specialists import llm
 from specialists.context import WorkContext
-from specialists.conversation import MEDIA_TYPE, Conversation, Message, Stored, stored
 from specialists.llm import Completion, Counted, Failed, Request
 from specialists.models import BadModels, Model
 from specialists.recording import recorded
@@ -175,12 +175,12 @@ class Chat:
             called.interrupted()
             raise
         except BadModels as error:
-            outcome = Failed("INVALID_INPUT", str(error), spent=False)
+            outcome = Failed("INVALID_INPUT", str(error), counted=llm.NOTHING)
         counted = outcome.counted
-        if counted is not None or (isinstance(outcome, Failed) and not outcome.spent):
-            ledger.release(most)
         if counted is not None:
-            seen = self._said.size + (len(canonical(outcome.message)) if isinstance(outcome, Completion) else 0)
+            ledger.release(most)
+        if isinstance(outcome, Completion) and counted is not None:
+            seen = self._said.size + len(canonical(outcome.message))
             self._known = (counted.input_tokens + counted.output_tokens, seen, parameters)
         await called.told(outcome, await self._stored_answer(outcome))
         if counted is not None:
@@ -261,7 +261,7 @@ class _Call:
                 outcome: Completion | Failed = answer
             else:
                 outcome = await llm.complete(self._model, request)
-            used = outcome.counted or Counted(0, 0)
+            used = outcome.counted or llm.NOTHING
             code = outcome.code if isinstance(outcome, Failed) else ""
             said.update(end_of_chat(used.input_tokens, used.output_tokens, code))
         return outcome
@@ -270,8 +270,7 @@ class _Call:
         if isinstance(outcome, Failed):
             called = self._as_observation(outcome.code, outcome.message, outcome.counted)
         else:
-            unknown = "" if outcome.counted else "the endpoint does not say what it used"
-            called = self._as_observation("", unknown, outcome.counted, answer, outcome.finish)
+            called = self._as_observation("", "", outcome.counted, answer, outcome.finish)
         await self._context.model_called(called)
 
     def interrupted(self) -> None:
@@ -287,7 +286,7 @@ class _Call:
         finish: str = "",
     ) -> ModelCalled:
         task = self._context.task
-        used = counted or Counted(0, 0)
+        used = counted or llm.NOTHING
         return ModelCalled(
             task=task.task,
             attempt=task.attempt,
@@ -300,6 +299,7 @@ class _Call:
             usage=self._model.usage(used.input_tokens, used.output_tokens, used.cached_tokens) if counted else Usage(),
             cached_tokens=used.cached_tokens,
             reasoning_tokens=used.reasoning_tokens,
+            uncounted=counted is None,
             code=code,
             message=message,
             duration_ms=round((asyncio.get_running_loop().time() - self._began) * 1000),

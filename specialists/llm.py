@@ -14,15 +14,15 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
+from schemas.conversations import Message
 from schemas.events import StopCode
-from specialists.conversation import Message
 from specialists.models import BadModels, Model
 from specialists.stop import bounded, describe
 
 PERMANENT_QUOTA = "insufficient_quota"
 NO_KEY = "no-key"
 """Endpoints on one's own machine ask for none, the SDK does."""
-_FORM_WORDS = ("response_format", "json_schema", "schema", "grammar", "tool", "function", "strict", "not supported")
+_FORM_WORDS = ("response_format", "json_schema", "schema", "grammar", "tool", "function", "strict", "not supported", "(501)")
 _REFUSED: dict[int, tuple[StopCode, str]] = {
     400: ("INVALID_INPUT", "the endpoint does not take the request"),
     401: ("POLICY_BLOCKED", "the endpoint does not take the key: set OPENAI_API_KEY, or api_key_env of the model"),
@@ -44,6 +44,11 @@ class Counted:
     reasoning_tokens: int = 0
 
 
+NOTHING = Counted(0, 0)
+TRANSIENT = frozenset({"TOOL_DOWN", "TIMEOUT"})
+"""Codes of failures after which another call may bring an answer, and of no others."""
+
+
 @dataclass(frozen=True)
 class Completion:
     """An answer: the message, why it ends (`stop`, `length`, `tool_calls`, `content_filter`), what it used (None: the
@@ -57,15 +62,14 @@ class Completion:
 @dataclass(frozen=True)
 class Failed:
     """No answer. `transient`: another call may bring one, after `retry_after_s` where the endpoint says so. `form`: it
-    seems to be the form of the answer that the endpoint does not take. `spent`: the endpoint may have worked, and count
-    something that nobody knows, unless it is `counted`."""
+    seems to be the form of the answer that the endpoint does not take. `counted` None: the endpoint may have worked,
+    and count something that nobody knows."""
 
     code: StopCode
     message: str
     transient: bool = False
     retry_after_s: float | None = None
     form: bool = False
-    spent: bool = True
     counted: Counted | None = None
 
 
@@ -169,20 +173,25 @@ def _counted(usage: dict[str, Any] | None) -> Counted | None:
 def _status_failure(error: Any) -> Failed:
     status, said = error.status_code, bounded(str(error.message))
     if status == 429 and error.code == PERMANENT_QUOTA:
-        return Failed("BUDGET_EXCEEDED", f"the account at the endpoint is used up: {said}", spent=False)
+        return Failed("BUDGET_EXCEEDED", f"the account at the endpoint is used up: {said}", counted=NOTHING)
     if status in _REFUSED:
         code, meaning = _REFUSED[status]
-        form = status in (400, 422) and any(word in said.lower() for word in _FORM_WORDS)
-        return Failed(code, f"{meaning} ({status}): {said}", form=form, spent=False)
+        form = status in (400, 422) and about_form(said)
+        return Failed(code, f"{meaning} ({status}): {said}", form=form, counted=NOTHING)
     if status == 501:
-        return Failed("INVALID_INPUT", f"the endpoint cannot do that (501): {said}", form=True, spent=False)
+        return Failed("INVALID_INPUT", f"the endpoint cannot do that (501): {said}", form=True, counted=NOTHING)
     return Failed(
         "TIMEOUT" if status in (408, 504) else "TOOL_DOWN",
         f"the endpoint answered {status}: {said}",
         transient=True,
         retry_after_s=_retry_after_s(error.response.headers),
-        spent=status >= 500,
+        counted=None if status >= 500 else NOTHING,
     )
+
+
+def about_form(said: str) -> bool:
+    """Whether a refusal seems to be about the form that was asked for."""
+    return any(word in said.lower() for word in _FORM_WORDS)
 
 
 def _retry_after_s(headers: Any) -> float | None:

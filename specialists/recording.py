@@ -9,38 +9,15 @@ import os
 from collections import defaultdict
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import msgspec
-from msgspec import Struct
 
+from schemas.conversations import RecordedCall
 from schemas.events import StopCode
-from schemas.usage import Usage
-from specialists.llm import Completion, Counted, Failed
+from specialists.llm import NOTHING, TRANSIENT, Completion, Counted, Failed, about_form
 from specialists.models import BadModels
 
 RECORDING = "BLACKBOARD_RECORDING"
-
-
-class RecordedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One line of the file. `message` is the answer; `said` is why there is none, with `code`."""
-
-    request: str
-    messages: str
-    message: dict[str, Any] | None = None
-    finish: str = ""
-    usage: Usage = Usage()
-    cached_tokens: int = 0
-    reasoning_tokens: int = 0
-    code: StopCode | str = ""
-    said: str = ""
-
-    def outcome(self) -> Completion | Failed:
-        counted = Counted(self.usage.input_tokens, self.usage.output_tokens, self.cached_tokens, self.reasoning_tokens)
-        if self.message is None:
-            known = counted if self.usage != Usage() else None
-            return Failed(self.code or "TOOL_DOWN", self.said, spent=False, counted=known)  # type: ignore[arg-type]
-        return Completion(self.message, self.finish or "stop", counted)
 
 
 class Recording:
@@ -56,8 +33,18 @@ class Recording:
         known = self._answers.get((request, messages))
         if not known:
             said = f"the recording has no answer to this request ({request[:12]}) with these messages ({messages[:12]})"
-            return Failed("INVALID_INPUT", said, spent=False)
-        return (known.pop(0) if len(known) > 1 else known[0]).outcome()
+            return Failed("INVALID_INPUT", said, counted=NOTHING)
+        return _outcome(known.pop(0) if len(known) > 1 else known[0])
+
+
+def _outcome(call: RecordedCall) -> Completion | Failed:
+    usage = call.usage
+    counted = Counted(usage.input_tokens, usage.output_tokens, call.cached_tokens, call.reasoning_tokens)
+    known = None if call.uncounted else counted
+    if call.message is not None:
+        return Completion(call.message, call.finish or "stop", known)
+    code: StopCode = call.code or "TOOL_DOWN"
+    return Failed(code, call.said, transient=code in TRANSIENT, form=about_form(call.said), counted=known)
 
 
 def recorded(request: str, messages: str) -> Completion | Failed | None:

@@ -4,12 +4,13 @@ Pure. A conversation is named by its last message, so two that begin alike share
 calls over one long conversation store it once.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
 from schemas.codec import canonical, sha256
+from schemas.events import StopCode
+from schemas.usage import Usage
 
 MEDIA_TYPE = "application/vnd.blackboard.message+json"
 Message = dict[str, Any]
@@ -50,9 +51,17 @@ def stored(value: dict[str, Any]) -> Stored:
     return Stored(sha256(data), data)
 
 
-def earlier(head: str, read: dict[str, dict[str, Any]]) -> Iterator[Message]:
-    """The messages up to `head`, newest first; `read` holds decoded blobs by digest. Raises KeyError."""
-    while head:
-        blob = read[head]
-        yield blob["message"]
-        head = blob.get("after", "")
+class RecordedCall(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A call of a model, as one line of a recording. `message` is the answer; where there is none, `said` says why, and
+    `code` stands for it."""
+
+    request: str
+    messages: str
+    message: Message | None = None
+    finish: str = ""
+    usage: Usage = Usage()
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+    uncounted: bool = False
+    code: StopCode | Literal[""] = ""
+    said: str = ""
