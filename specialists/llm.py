@@ -4,6 +4,7 @@ Nothing is tried again here, and the SDK is told not to: what it does by itself 
 Source of the failures: openai 3.57, `openai/_exceptions.py`, and what endpoints answer.
 """
 
+import asyncio
 import email.utils
 import importlib
 import json
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from schemas.conversations import Message
 from schemas.events import StopCode
@@ -22,7 +24,17 @@ from specialists.stop import bounded, describe
 PERMANENT_QUOTA = "insufficient_quota"
 NO_KEY = "no-key"
 """Endpoints on one's own machine ask for none, the SDK does."""
-_FORM_WORDS = ("response_format", "json_schema", "schema", "grammar", "tool", "function", "strict", "not supported", "(501)")
+_FORM_WORDS = (
+    "response_format",
+    "json_schema",
+    "schema",
+    "grammar",
+    "tool",
+    "function",
+    "strict",
+    "not supported",
+    "(501)",
+)
 _REFUSED: dict[int, tuple[StopCode, str]] = {
     400: ("INVALID_INPUT", "the endpoint does not take the request"),
     401: ("POLICY_BLOCKED", "the endpoint does not take the key: set OPENAI_API_KEY, or api_key_env of the model"),
@@ -224,9 +236,20 @@ class _Endpoint:
         return cls(model.base_url, model.api_key_env, model.timeout_s)
 
 
-@lru_cache(maxsize=64)
+_clients: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[_Endpoint, Any]] = WeakKeyDictionary()
+
+
 def _client(endpoint: _Endpoint) -> Any:
-    """One client an endpoint: it keeps connections. Raises BadModels."""
+    """One client an endpoint and event loop. Raises BadModels."""
+    known = _clients.setdefault(asyncio.get_running_loop(), {})
+    if endpoint not in known:
+        known[endpoint] = _connected(endpoint)
+    return known[endpoint]
+
+
+def _connected(endpoint: _Endpoint) -> Any:
+    """A client that keeps no connection open after a call: nobody would close it, and beside what a model takes a new
+    one costs nothing."""
     openai = _openai()
     variable = endpoint.api_key_env or "OPENAI_API_KEY"
     key = os.environ.get(variable)
@@ -234,8 +257,13 @@ def _client(endpoint: _Endpoint) -> Any:
         raise BadModels(f"api_key_env names {variable}, which is not set")
     if not key and not (endpoint.base_url or os.environ.get("OPENAI_BASE_URL")):
         raise BadModels("set OPENAI_API_KEY, or OPENAI_BASE_URL (base_url of the model) for an endpoint of your own")
+    limits = importlib.import_module("httpx2").Limits(max_keepalive_connections=0)
     return openai.AsyncOpenAI(
-        base_url=endpoint.base_url, api_key=key or NO_KEY, max_retries=0, timeout=endpoint.timeout_s
+        base_url=endpoint.base_url,
+        api_key=key or NO_KEY,
+        max_retries=0,
+        timeout=endpoint.timeout_s,
+        http_client=openai.DefaultAsyncHttpxClient(limits=limits, timeout=endpoint.timeout_s),
     )
 
 

@@ -38,7 +38,7 @@ async def test_same_seed_says_the_same_and_the_prefix_is_cached(real_url: str) -
     said = []
     for _ in range(2):
         context = LocalContext()
-        chat = Chat(context, model(real_url, max_tokens=24, stream=True))
+        chat = Chat(context, model(real_url, max_tokens=400, stream=True))
         said.append([await chat.ask("Say hello."), await chat.ask("And again.")])
         assert context.observations[-1].cached_tokens > 0  # type: ignore[union-attr]
     assert said[0] == said[1]
