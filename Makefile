@@ -10,7 +10,7 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the 
 
 llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
 	@$(BIN)/python -m tests.models.faults $(ARGS)
+
+eval: $(INSTALLED) ## play the scenarios that teams ship
+	@$(BIN)/python -m tests.models.evals
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

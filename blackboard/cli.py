@@ -23,6 +23,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
     "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),
     "try": ("specialists.cli:try_", "Run a specialist on one input, with no board."),
+    "eval": ("specialists.cli:eval_", "Play the scenarios of a team, simulated or live."),
     "watch": ("projections.cli:watch", "Follow a run until it ends."),
     "tail": ("projections.cli:tail", "Print the log, message by message."),
     "runs": ("projections.cli:runs", "List runs."),

@@ -25,7 +25,7 @@ from schemas.usage import Usage
 from specialists import llm
 from specialists.context import WorkContext
 from specialists.llm import Completion, Counted, Failed, Request
-from specialists.models import BadModels, Model
+from specialists.models import SCRIPT, BadModels, Model
 from specialists.recording import recorded
 from specialists.spans import chat_span, end_of_chat
 from specialists.stop import Stop, bounded
@@ -257,14 +257,21 @@ class _Call:
             lambda: chat_span(self._context.task, self._context.execution, self._model.name, number),
             self._context.spans.append,
         ) as said:
-            if (answer := recorded(self._request, self._messages)) is not None:
-                outcome: Completion | Failed = answer
-            else:
-                outcome = await llm.complete(self._model, request)
+            outcome = await self._outcome(request, number)
             used = outcome.counted or llm.NOTHING
             code = outcome.code if isinstance(outcome, Failed) else ""
             said.update(end_of_chat(used.input_tokens, used.output_tokens, code))
         return outcome
+
+    async def _outcome(self, request: Request, number: int) -> Completion | Failed:
+        """Of the script, of the recording, or of the endpoint."""
+        if script := SCRIPT.get():
+            answer: Completion | Failed = script.answer(
+                self._context.task, number, request.messages, request.parameters
+            )
+            return answer
+        known = recorded(self._request, self._messages)
+        return await llm.complete(self._model, request) if known is None else known
 
     async def told(self, outcome: Completion | Failed, answer: str) -> None:
         if isinstance(outcome, Failed):
