@@ -9,17 +9,21 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from schemas.blobs import Blob
 from schemas.contracts import ToolGrant
+from schemas.events import StopCode
 from schemas.subjects import BadName, token
 from specialists.budget import Usd, exact_micro_usd
 from specialists.signature import BadSpecialist
 from specialists.stop import NeedsInput
 
 Function = Callable[..., Any]
+OUTPUT_LIMIT = 64 * 1024
+"""Bytes of what a call gives, unless its tool says otherwise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +35,8 @@ class Tool:
     scopes: tuple[str, ...] = ()
     confirm: bool = False
     price_micro_usd: Fraction = Fraction(0)
+    timeout_s: float | None = None
+    output_limit: int = OUTPUT_LIMIT
     _convert: Callable[..., dict[str, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -71,11 +77,34 @@ class Tool:
             ) from None
 
 
-def tool(function: Function, *, scopes: str | Sequence[str] = (), confirm: bool = False, usd: Usd = 0) -> Tool:
+@dataclass(frozen=True)
+class Reply:
+    """What a model may read of a call that it asked for: what the tool gave, or why there is nothing.
+
+    `code` is empty where it went well. `value` is what the tool gave; `blob` holds all of it where `text` is cut.
+    """
+
+    text: str
+    code: StopCode | Literal[""] = ""
+    value: Any = None
+    blob: Blob | None = None
+
+
+def tool(
+    function: Function,
+    *,
+    scopes: str | Sequence[str] = (),
+    confirm: bool = False,
+    usd: Usd = 0,
+    timeout_s: float | None = None,
+    output_limit: int = OUTPUT_LIMIT,
+) -> Tool:
     """A function for `tools=` of a specialist.
 
     scopes: what it reaches, such as `net:read`; steps may ask for them. confirm: a person approves each call, with
-    exactly its arguments. usd: what a call costs; it is booked with each. Raises BadSpecialist.
+    exactly its arguments. usd: what a call costs; it is booked with each. timeout_s: how long a call may take (default:
+    as long as its task). output_limit: bytes that it may give, as JSON; of more a model sees the beginning, and code
+    gets INVALID_OUTPUT. Raises BadSpecialist.
     """
     if isinstance(function, Tool):
         raise BadSpecialist(f"{function.name!r} is a tool already")
@@ -86,11 +115,15 @@ def tool(function: Function, *, scopes: str | Sequence[str] = (), confirm: bool 
     granted = (scopes,) if isinstance(scopes, str) else tuple(scopes)
     if odd := [scope for scope in granted if not isinstance(scope, str) or not scope.strip()]:
         raise BadSpecialist(f"scopes= of tool {name!r} takes words, not {odd[0]!r}")
+    if timeout_s is not None and not 0 < timeout_s <= 86_400:
+        raise BadSpecialist(f"timeout_s= of tool {name!r} is more than 0 and at most 86400 seconds, not {timeout_s!r}")
+    if output_limit < 1:
+        raise BadSpecialist(f"output_limit= of tool {name!r} is a number of bytes, at least 1, not {output_limit!r}")
     try:
         price = exact_micro_usd(usd)
     except ValueError as error:
         raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
-    return Tool(name, function, granted, confirm, price, _converter(function))
+    return Tool(name, function, granted, confirm, price, timeout_s, output_limit, _converter(function))
 
 
 def tools_by_name(tools: Sequence[Function | Tool]) -> dict[str, Tool]:
