@@ -22,6 +22,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from blackboard.board import Board
+from blackboard.log import Message
 from blackboard.simulation.families import world
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graph_steps import Source, T
@@ -29,6 +30,7 @@ from blackboard.simulation.graph_steps import playbooks as random_playbooks
 from blackboard.simulation.graphs import Graph, Seeded
 from blackboard.simulation.invariants import BATCHES, examined
 from blackboard.simulation.lies import LyingLog, check_lies
+from blackboard.simulation.live import live
 from blackboard.simulation.parts import Broken, Chains, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
 from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
@@ -67,6 +69,7 @@ _NAMES = {
     "Begun": "specialists.worker:Begun",
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
+    "Gateway": "specialists.gateway:Gateway",
     "specialist": "specialists.specialist:specialist",
     "Stop": "specialists.stop:Stop",
     "HandOff": "specialists.stop:HandOff",
@@ -103,18 +106,25 @@ def _context() -> type[Any]:
     """The real context of a specialist, with two differences: plain functions run at once, for threads have no place in
     virtual time, and what tools are asked for is noted where it happens."""
 
+    class NotingGateway(_part("Gateway")):  # type: ignore[misc]
+        def _note(self, name: str, refused: bool) -> None:
+            task = self._desk.task
+            self._desk.note(ToolUse(task.specialist, task.run, task.task, name, refused))
+
+        async def _call(self, tool: Any, *arguments: Any) -> Any:
+            self._note(tool.name, refused=False)
+            return await super()._call(tool, *arguments)
+
+        async def _refuse(self, name: str, *arguments: Any) -> Any:
+            self._note(name, refused=True)
+            await super()._refuse(name, *arguments)
+
     class SimulatedContext(_part("WorkContext")):  # type: ignore[misc]
+        gateway = NotingGateway
+
         def __init__(self, *arguments: Any, note: Any) -> None:
             super().__init__(*arguments)
-            self._note = note
-
-        async def _call(self, tool: Any, arguments: dict[str, Any]) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, tool.name, refused=False))
-            return await super()._call(tool, arguments)
-
-        async def _refuse(self, name: str, arguments: dict[str, Any], code: Any, message: str) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused=True))
-            await super()._refuse(name, arguments, code, message)
+            self.note = note
 
         async def in_thread(self, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
             return function(*arguments, **keywords)
@@ -307,6 +317,11 @@ class Simulation:
         if found is None:
             return report
         raise self.failure(report, found, shrink)
+
+    async def live(self, within_s: float = 600.0) -> Sequence[Message]:
+        """The log of the same world in real time, with nothing going wrong on purpose: for specialists with models.
+        Raises TimeoutError."""
+        return await live(self.plan, _parts(), within_s)
 
     def failure(self, report: Report, found: Broken, shrink: bool = True) -> "SimulationFailed":
         """What is to be raised about a report of `plan`, in which `found` is broken."""

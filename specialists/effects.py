@@ -9,7 +9,7 @@ execution may be cut off at any moment; what cannot be promised stands in docs/e
 import asyncio
 import inspect
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -23,7 +23,7 @@ from schemas.events_of_effects import Source
 from schemas.inputs import EffectIntended, EffectReceipt, Observation, Question
 from schemas.tasks import Answered, Receipt, Task, Undo
 from specialists.stop import EffectUnknown, NotDone, Stop, describe, exact
-from specialists.tools import KEY, Done, Function, Tool
+from specialists.tools import KEY, Done, Tool
 
 CLAIM_S = ACK_WAIT_S
 """Between asking for the right to do an effect and doing it. Who takes longer may have been given up in between."""
@@ -39,9 +39,8 @@ class Host(Protocol):
 
     def answer_to(self, question: Question) -> Answered | None: ...
 
-    async def record(self, observation: Observation | EffectIntended) -> bool:
-        """Append it; whether the log took it, which it does not only where another has the right to an effect."""
-        ...
+    record: Callable[[Observation | EffectIntended], Awaitable[bool]]
+    """Appends; whether the log took it, which it does not only where another has the right to an effect."""
 
     async def in_thread(self, function: Callable[..., Any], /, *arguments: Any, **keywords: Any) -> Any: ...
 
@@ -54,11 +53,11 @@ class _Call:
 
 
 class Effects:
-    """The effects of one execution. `unknown` is the question about one of which nobody knows whether it was done: the
-    execution ends with it, whatever its specialist makes of that."""
+    """The effects of one execution; `run` calls the function of a tool. `unknown` is the question about one of which
+    nobody knows whether it was done: the execution ends with it, whatever its specialist makes of that."""
 
-    def __init__(self, host: Host) -> None:
-        self._host = host
+    def __init__(self, host: Host, run: Callable[[Tool, dict[str, Any]], Awaitable[Any]]) -> None:
+        self._host, self._run = host, run
         self._item = ""
         self._taken: dict[str, set[int]] = {}
         self._begun = {one.key: one.round for one in host.task.effects if not one.done}
@@ -154,7 +153,7 @@ class Effects:
     async def _do(self, call: _Call, round_: int) -> Any:
         keyed = {KEY: call.key} if call.tool.keyed else {}
         try:
-            result = as_json(await self._called(call.tool.function, **call.arguments, **keyed))
+            result = as_json(await self._run(call.tool, {**call.arguments, **keyed}))
         except NotDone as error:
             await self._tell(self._receipt(call, round_, done=False, message=error.message))
             raise
@@ -165,12 +164,6 @@ class Effects:
             raise
         await self._tell(self._receipt(call, round_, done=True, result=result))
         return result
-
-    async def _called(self, function: Function, /, *arguments: Any, **keywords: Any) -> Any:
-        if inspect.iscoroutinefunction(function):
-            return await function(*arguments, **keywords)
-        result = await self._host.in_thread(function, *arguments, **keywords)
-        return await result if inspect.isawaitable(result) else result
 
     # --- finding out whether it was done ------------------------------------------------------------------------------
 
@@ -202,7 +195,10 @@ class Effects:
             return None
         found = None
         with suppress(Exception):
-            found = await self._called(call.tool.probe, call.key, call.shown)
+            if inspect.iscoroutinefunction(call.tool.probe):
+                found = await call.tool.probe(call.key, call.shown)
+            else:
+                found = await self._host.in_thread(call.tool.probe, call.key, call.shown)
         return found if isinstance(found, Done) or found is False else None
 
     def _question(self, call: _Call, round_: int) -> EffectUnknown:

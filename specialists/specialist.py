@@ -24,9 +24,10 @@ from schemas.playbooks import Playbook
 from schemas.tasks import ReadFact, Task
 from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
+from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
 from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Tool, tool, tools_by_name
+from specialists.tools import Function, Reply, Tool, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
@@ -38,6 +39,7 @@ __all__ = [
     "Facts",
     "HandOff",
     "NeedsInput",
+    "Reply",
     "Result",
     "Specialist",
     "Stop",
@@ -114,8 +116,16 @@ class Context(Protocol):
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
         """Call one of the tools that the specialist was given, by name or as the function itself. The call is recorded
         on the board. Raises Stop: POLICY_BLOCKED for any other tool, BUDGET_EXCEEDED for a call too many, TOOL_DOWN for
-        what the tool raises, or the Stop that the tool raises itself; TypeError for arguments that the tool does not
-        take; NeedsInput where a person has to approve the call first."""
+        what the tool raises, or the Stop that the tool raises itself, TIMEOUT and INVALID_OUTPUT where it takes or
+        gives more than its limits; TypeError for arguments that the tool does not take; NeedsInput where a person has
+        to approve the call first."""
+        ...
+
+    async def requested(self, name: str, arguments: Mapping[str, Any] | str) -> Reply:
+        """Call the tool that a model asked for by name, with the arguments that it gave: an object, or its JSON. What
+        it may not do, did wrong, or what failed (a Stop of `tool`, and INVALID_INPUT for its arguments) is a reply that
+        the model can read; of more than the tool's limit it reads the beginning, all of it is a blob. Raises NeedsInput
+        where a person has to approve the call first."""
         ...
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
@@ -306,10 +316,11 @@ def _internal(error: BaseException, context: Context) -> Result:
 
 @dataclass(frozen=True)
 class Team:
-    """A playbook and the specialists that it needs."""
+    """A playbook and the specialists that it needs; `scenarios` say what it has to do with some goals."""
 
     playbook: Playbook
     specialists: Sequence[Specialist]
+    scenarios: Sequence[Scenario] = ()
 
     @property
     def name(self) -> str:

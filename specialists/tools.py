@@ -9,17 +9,21 @@ import inspect
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import ConfigDict, ValidationError, validate_call
 
+from schemas.blobs import Blob
 from schemas.contracts import EffectGrant, ToolGrant
+from schemas.events import StopCode
 from schemas.subjects import BadName, token
 from specialists.budget import Usd, exact_micro_usd
 from specialists.signature import BadSpecialist
 from specialists.stop import NeedsInput
 
 Function = Callable[..., Any]
+OUTPUT_LIMIT = 64 * 1024
+"""Bytes of what a call gives, unless its tool says otherwise."""
 KEY = "idempotency_key"
 """The parameter by which the function of an effect gets its key, to hand it to the service."""
 OF_UNDO = ("result", "undoes")
@@ -43,6 +47,8 @@ class Tool:
     scopes: tuple[str, ...] = ()
     confirm: bool = False
     price_micro_usd: Fraction = Fraction(0)
+    timeout_s: float | None = None
+    output_limit: int = OUTPUT_LIMIT
     effect: bool = False
     probe: Function | None = None
     undo: "Tool | None" = None
@@ -112,12 +118,27 @@ class Tool:
             ) from None
 
 
-def tool(
+@dataclass(frozen=True)
+class Reply:
+    """What a model may read of a call that it asked for: what the tool gave, or why there is nothing.
+
+    `code` is empty where it went well. `value` is what the tool gave; `blob` holds all of it where `text` is cut.
+    """
+
+    text: str
+    code: StopCode | Literal[""] = ""
+    value: Any = None
+    blob: Blob | None = None
+
+
+def tool(  # noqa: PLR0913 - a grant, field by field
     function: Function,
     *,
     scopes: str | Sequence[str] = (),
     confirm: bool = False,
     usd: Usd = 0,
+    timeout_s: float | None = None,
+    output_limit: int = OUTPUT_LIMIT,
     effect: bool = False,
     probe: Function | None = None,
     undo: Function | Tool | None = None,
@@ -126,7 +147,9 @@ def tool(
     """A function for `tools=` of a specialist.
 
     scopes: what it reaches, such as `net:read`; steps may ask for them. confirm: a person approves each call, with
-    exactly its arguments. usd: what a call costs; it is booked with each.
+    exactly its arguments. usd: what a call costs; it is booked with each. timeout_s: how long a call may take (default:
+    as long as its task). output_limit: bytes that it may give, as JSON; of more a model sees the beginning, and code
+    gets INVALID_OUTPUT.
     effect: a call changes the world, and is done once, whatever happens to the worker; a function that has a parameter
     `idempotency_key` gets the key of the effect. probe: a function of the key and the arguments that reads back whether
     it was done: Done(result), False, or None where it cannot say; asked once more after `settle_s` seconds before False
@@ -142,14 +165,30 @@ def tool(
     granted = (scopes,) if isinstance(scopes, str) else tuple(scopes)
     if odd := [scope for scope in granted if not isinstance(scope, str) or not scope.strip()]:
         raise BadSpecialist(f"scopes= of tool {name!r} takes words, not {odd[0]!r}")
+    if timeout_s is not None and not 0 < timeout_s <= 86_400:
+        raise BadSpecialist(f"timeout_s= of tool {name!r} is more than 0 and at most 86400 seconds, not {timeout_s!r}")
+    if output_limit < 1:
+        raise BadSpecialist(f"output_limit= of tool {name!r} is a number of bytes, at least 1, not {output_limit!r}")
     try:
         price = exact_micro_usd(usd)
     except ValueError as error:
         raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
     if not effect and (probe or undo):
         raise BadSpecialist(f"probe= and undo= of tool {name!r} are for effects: say effect=True")
-    undoing = _undoing(name, function, undo)
-    return Tool(name, function, granted, confirm, price, effect, probe, undoing, settle_s, _converter(function))
+    return Tool(
+        name,
+        function,
+        granted,
+        confirm,
+        price,
+        timeout_s,
+        output_limit,
+        effect,
+        probe,
+        undo=_undoing(name, function, undo),
+        settle_s=settle_s,
+        _convert=_converter(function),
+    )
 
 
 def _undoing(name: str, function: Function, undo: Function | Tool | None) -> Tool | None:

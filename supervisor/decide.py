@@ -27,6 +27,7 @@ from schemas.inputs import (
     EffectReceipt,
     Ended,
     Input,
+    ModelCalled,
     ParentEnded,
     Progress,
     Started,
@@ -118,7 +119,7 @@ def _handle(draft: Draft, cause: Input) -> None:
             _start_of_task(draft, author, started)
         case ToolCalled() as called:
             _tool_called(draft, author, called)
-        case Progress():
+        case Progress() | ModelCalled():
             pass
         case EffectIntended() | EffectReceipt() as said:
             intents.heard(draft, author, said)

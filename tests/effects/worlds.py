@@ -109,10 +109,13 @@ def parts_with(moments: Moments) -> Parts:
         def __init__(self, board: Any, *arguments: Any, context: Any, **options: Any) -> None:
             process = board.log._process
 
+            def passed() -> None:
+                moments.passed(process)
+
             def made(*given: Any) -> Any:
                 found = context(*given)
-                call = found._call
-                found._call = lambda tool, asked: _Stepped(call(tool, asked), lambda: moments.passed(process))
+                call = found._gateway._call
+                found._gateway._call = lambda *asked, **how: _Stepped(call(*asked, **how), passed)
                 return found
 
             super().__init__(board, *arguments, context=made, **options)
