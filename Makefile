@@ -10,7 +10,7 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation effects llm-faults eval docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -42,6 +42,9 @@ llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoi
 
 eval: $(INSTALLED) ## play the scenarios that teams ship
 	@$(BIN)/python -m tests.models.evals
+
+effects: $(INSTALLED) ## crash a worker at every await of an effect, and read the ledger of what it paid; SEEDS=50 SEED=7
+	@$(BIN)/python -m tests.effects $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
