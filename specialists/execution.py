@@ -116,15 +116,10 @@ class Execution:
         return result
 
     async def _outcome(self, item: Item) -> Result:
-        """An effect of which nobody knows whether it was done is the outcome, also where the specialist caught the
-        exception that told it so."""
         self.context.effects.begin(item.key)
         kinds = {"bid": self.specialist.bid_for, "undo": self.specialist.undo}
         result = await kinds.get(self.task.kind, self.specialist.invoke)(item.input, self.context)
-        unknown = self.context.effects.unknown
-        if unknown and result.code != unknown.code:
-            result = Result(code=unknown.code, message=unknown.question.ask, question=unknown.question)
-        return result
+        return self.context.effects.unsettled(result)
 
     def _timeout(self) -> Ended:
         return self._end(Result(code="TIMEOUT", message=f"not ended within {self.task.work_ms} ms of work"))

@@ -26,8 +26,8 @@ from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
 from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
-from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Reply, Tool, tool, tools_by_name
+from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, NotDone, Stop, bounded, describe
+from specialists.tools import Done, Function, Reply, Tool, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
@@ -36,9 +36,11 @@ __all__ = [
     "Bid",
     "Budget",
     "Context",
+    "Done",
     "Facts",
     "HandOff",
     "NeedsInput",
+    "NotDone",
     "Reply",
     "Result",
     "Specialist",
