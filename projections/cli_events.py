@@ -17,7 +17,8 @@ _ABOUT = ("key", "task", "gate", "specialist", "step", "end", "team", "author")
 
 def words(event: e.Event) -> str:
     """The type of an event, what it is about, and for some what matters most."""
-    about = next((str(value) for name in _ABOUT if (value := getattr(event, name, ""))), "")
+    names = _ABOUT[1:] if isinstance(event, f.EffectIntended | f.EffectReceipt) else _ABOUT  # their keys are digests
+    about = next((str(value) for name in names if (value := getattr(event, name, ""))), "")
     more = _MORE.get(type(event), lambda _: "")(event)
     return " ".join(filter(None, [str(type(event).__struct_config__.tag), about, more]))
 

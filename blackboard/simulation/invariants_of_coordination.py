@@ -13,7 +13,8 @@ from blackboard.simulation.parts import Broken, History
 from schemas import events as e
 from schemas.codec import canonical, digest
 from schemas.contracts import RETRIED
-from schemas.inputs import Answer, Approve, Deny, TimerDue
+from schemas.effects import asked_about
+from schemas.inputs import Answer, Approve, Deny, EffectReceipt, TimerDue
 from schemas.steps import PlanStep
 from schemas.usage import Limits, Usage, amount
 
@@ -189,6 +190,8 @@ class Budgets(Check):
                 self._overrun = f"attempt {attempt[1]} of {attempt[0]} used {used} {name} of {limit}"
 
     def _affordable(self, task: str, reserve: Limits) -> Iterator[Broken]:
+        if self.known.tasks[task][0].undo and not amount(reserve):
+            return  # what is undone is undone whatever is left, and reserves nothing
         if self._overrun:
             yield Broken("nothing is given out after an overrun", f"{task}, and {self._overrun}")
         for name in DIMENSIONS:
@@ -225,7 +228,8 @@ class Breakers(Check):
             case e.AttemptStale(task=task) if made := self.known.flying.get(task):
                 self._count(made.specialist, "", limit)
             case e.TaskDispatched(task=task, specialist=specialist, child=""):
-                if limit and (failures := self._failures.get(specialist, 0)) >= limit:
+                undoes = bool(self.known.tasks[task][0].undo)
+                if limit and not undoes and (failures := self._failures.get(specialist, 0)) >= limit:
                     what = f"{task} is given to {specialist} after {failures} failures in a row; the limit is {limit}"
                     yield Broken("an open breaker lets nothing through", what)
             case e.BreakerOpened(specialist=specialist):
@@ -281,6 +285,8 @@ class Gates(Check):
             return "it was not open"
         if answer.in_advance:
             return "" if opened.approve and gate.schema is None else "nobody approved it in advance"
+        if isinstance(body, EffectReceipt) and author == answer.by:
+            return "" if asked_about(gate.action) == (body.key, body.round) else "the receipt is that of another effect"
         if not isinstance(body, Approve | Deny | Answer) or author != answer.by:
             return f"its cause is no answer of {answer.by}"
         rules = (
