@@ -9,7 +9,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas import events as e
+from schemas.grants import Grant
 from schemas.steps import PlanStep, Voice
+from schemas.taint import Labels
 from schemas.usage import Amount, Limits, Usage
 
 LATE_LIMIT = 100
@@ -140,11 +142,13 @@ class Earlier(Struct, frozen=True, omit_defaults=True):
     step: str
     by: str
     losers: tuple[e.Loser, ...] = ()
+    taint: Labels = ()
 
 
 class Fact(Struct, frozen=True, omit_defaults=True):
     """`version` is the number of the event that committed it. `previous` are the values that it took the place of, the
-    oldest first; `stale` the keys of newer facts that the claim did not know of."""
+    oldest first; `stale` the keys of newer facts that the claim did not know of; `taint` the labels of content from
+    outside that it may rest on."""
 
     value: Any
     version: int
@@ -157,6 +161,7 @@ class Fact(Struct, frozen=True, omit_defaults=True):
     policy_version: int = 1
     stale: tuple[str, ...] = ()
     previous: tuple[Earlier, ...] = ()
+    taint: Labels = ()
 
 
 class Breaker(Struct, frozen=True):
@@ -185,7 +190,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     Of the budget `reserved` is set aside for attempts whose end has not come, `charged` is used, and `overrun` is what
     was used beyond it: `charged + reserved <= budget` where there is one, and what specialists reported is
     `charged + overrun`. `ready` are the tasks that go on as soon as there is room, beside those never dispatched;
-    `repeats` counts equal outcomes, `replaced` the facts that got a newer version.
+    `repeats` counts equal outcomes, `replaced` the facts that got a newer version. `grant` narrows what tasks may call,
+    `taint` are the labels that all of them begin with.
     """
 
     log: str
@@ -201,6 +207,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     input: dict[str, Any] = {}
     approve: bool = False
     parent: e.Parent | None = None
+    grant: Grant | None = None
+    taint: Labels = ()
     plan: tuple[PlanStep, ...] = ()
     returns: dict[str, str] = {}
     result_schema: dict[str, Any] = {}

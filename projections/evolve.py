@@ -45,6 +45,8 @@ def _run_opened(state: State, event: e.RunOpened, new: Next) -> State:
         input=event.input,
         approve=event.approve,
         parent=event.parent,
+        grant=event.grant or None,
+        taint=event.taint or (),
     )
 
 
@@ -182,7 +184,10 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
     before = state.facts.get(event.key)
     previous: tuple[Earlier, ...] = ()
     if before:
-        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by, before.losers))
+        previous = (
+            *before.previous,
+            Earlier(before.value, before.version, before.step, before.by, before.losers, before.taint),
+        )
     fact = Fact(
         value=event.value,
         version=state.version + 1,
@@ -195,6 +200,7 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
         policy_version=event.policy_version,
         stale=event.stale,
         previous=previous,
+        taint=event.taint or (),
     )
     replaced = state.replaced + (before is not None)
     return replace(state, **new, facts=state.facts | {event.key: fact}, replaced=replaced, **_settled(state, event))

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from schemas.grants import Grant
 from schemas.usage import Limits
 
 
@@ -54,7 +55,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author. `origin` is
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
     of results; `route` is an expression that names the specialists, first choice first; `sees` are
-    keys of facts that the step sees whether or not it needs their steps."""
+    keys of facts that the step sees whether or not it needs their steps; `grant` narrows what its tasks may call."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -90,6 +91,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     sees: tuple[str, ...] = ()
     hand_to: tuple[str, ...] = ()
     handoffs: int = 3
+    grant: Grant | None = None
 
 
 class Voice(Struct, frozen=True, omit_defaults=True):

@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from schemas.grants import Grant
+from schemas.taint import Labels
 from schemas.usage import Limits
 
 
@@ -41,6 +43,8 @@ class Task(Struct, frozen=True, kw_only=True):
     kind: `work`; `bid`: say for the one item what the work would cost and how sure the specialist is (schemas.bids);
       `reconcile`: the input of the one item is `{key, values}`, the different values that were claimed.
     budget: what the attempt may use at most. answers: what people said to what earlier attempts asked.
+    grant: which of its tools the specialist may call for this task, beside what its contract says. taint: labels of the
+      content from outside that is, or may be, in what the task carries.
     """
 
     log: str
@@ -58,6 +62,8 @@ class Task(Struct, frozen=True, kw_only=True):
     kind: Literal["work", "bid", "reconcile"] = "work"
     budget: Limits = Limits()
     answers: tuple[Answered, ...] = ()
+    grant: Grant | None = None
+    taint: Labels = ()
 
 
 class BadTask(ValueError):

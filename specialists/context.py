@@ -19,8 +19,10 @@ from msgspec.structs import replace
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
+from schemas.grants import Grant
 from schemas.inputs import ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
+from schemas.taint import Labels
 from schemas.tasks import Answered, Item, ReadFact, Task
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
@@ -28,7 +30,7 @@ from specialists.gateway import Gateway
 from specialists.ledger import Ledger
 from specialists.specialist import Facts, Specialist
 from specialists.stop import WEEK_S, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Reply, Tool
+from specialists.tools import Described, Function, Reply, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
@@ -123,6 +125,17 @@ class WorkContext:
             )
         )
 
+    @property
+    def tools(self) -> list[Described]:
+        return self._gateway.described()
+
+    @property
+    def taint(self) -> Labels:
+        return self._gateway.taint
+
+    def outside(self, *labels: str) -> None:
+        self._gateway.read(*labels)
+
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
         return await self._gateway.call(tool, arguments)
 
@@ -183,7 +196,7 @@ class LocalContext(WorkContext):
     answer, by the text of the question or its digest. `observations` are those that would have gone onto the board.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a task, as far as it matters here
         self,
         specialist: Specialist | None = None,
         facts: Mapping[str, Any] | None = None,
@@ -194,6 +207,8 @@ class LocalContext(WorkContext):
         answers: Mapping[str, Any] | None = None,
         kind: Literal["work", "bid", "reconcile"] = "work",
         attempt: int = 1,
+        grant: Grant | None = None,
+        taint: Labels = (),
     ) -> None:
         self.observations: list[Observation] = []
         self._said = dict(answers or {})
@@ -213,6 +228,8 @@ class LocalContext(WorkContext):
             span="0" * 16,
             kind=kind,
             budget=specialist.budget.limits() if specialist else Limits(),
+            grant=grant,
+            taint=taint,
         )
         super().__init__(task, "local", specialist.tools if specialist else {}, blobs or MemoryBlobs(), self._remember)
 

@@ -95,7 +95,7 @@ class Execution:
             if result.code:
                 silences.append(Silence(item.key, result.code, result.message))
             else:
-                claims.append(Claim(item.key, result.value, result.confidence))
+                claims.append(Claim(item.key, result.value, result.confidence, self.context.taint))
             await asyncio.sleep(0)  # a specialist that never waits must not stop the heartbeat
         return self._end(claims=tuple(claims), silences=tuple(silences))
 

@@ -6,17 +6,19 @@ annotation cannot be read, names and number of the arguments are checked alone.
 
 import functools
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast, get_args
 
-from pydantic import ConfigDict, ValidationError, validate_call
+from pydantic import ConfigDict, TypeAdapter, ValidationError, validate_call
 
 from schemas.blobs import Blob
 from schemas.contracts import ToolGrant
 from schemas.events import StopCode
 from schemas.subjects import BadName, token
+from schemas.taint import Labels
 from specialists.budget import Usd, exact_micro_usd
 from specialists.signature import BadSpecialist
 from specialists.stop import NeedsInput
@@ -24,6 +26,20 @@ from specialists.stop import NeedsInput
 Function = Callable[..., Any]
 OUTPUT_LIMIT = 64 * 1024
 """Bytes of what a call gives, unless its tool says otherwise."""
+WRITING = frozenset({"write", "effect"})
+"""Scopes that say that a tool changes something; `<something>:write` does too."""
+
+
+WhenTainted = Literal["refuse", "confirm", "allow"]
+
+
+@dataclass(frozen=True)
+class Described:
+    """A tool as a model sees it; `schema` is the JSON Schema of its arguments, an object."""
+
+    name: str
+    description: str
+    schema: dict[str, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,6 +53,8 @@ class Tool:
     price_micro_usd: Fraction = Fraction(0)
     timeout_s: float | None = None
     output_limit: int = OUTPUT_LIMIT
+    outside: bool = False
+    taint: WhenTainted = "refuse"
     _convert: Callable[..., dict[str, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -45,6 +63,29 @@ class Tool:
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         return self.function(*arguments, **keywords)
+
+    @property
+    def label(self) -> str:
+        """The label of what it gives, where that comes from outside."""
+        return f"tool:{self.name}"
+
+    @property
+    def foreign(self) -> bool:
+        """Whether its description comes from a server, and not from its author."""
+        return False
+
+    @property
+    def writes(self) -> bool:
+        """Whether one of its scopes says that it changes something."""
+        return any(scope in WRITING or scope.endswith(":write") for scope in self.scopes)
+
+    @property
+    def may_ask(self) -> bool:
+        """Whether a person may be asked to approve a call."""
+        return self.confirm or (self.writes and self.taint == "confirm")
+
+    def described(self) -> Described:
+        return Described(self.name, (inspect.getdoc(self.function) or "").strip(), _schema(self.function))
 
     def grant(self) -> ToolGrant:
         """What the contract says of it."""
@@ -65,10 +106,12 @@ class Tool:
             path = ".".join(str(part) for part in first["loc"])
             raise TypeError(f"tool {self.name}: {path}: {first['msg']}") from None
 
-    def request(self, specialist: str, arguments: dict[str, Any], number: int) -> NeedsInput:
+    def request(self, specialist: str, arguments: dict[str, Any], number: int, outside: Labels = ()) -> NeedsInput:
         """The question whether `specialist` may call it with just these arguments, for the `number`th time in one
-        execution: an approval is for one call. Raises ValueError where they cannot be shown."""
+        execution: an approval is for one call. `outside`: where content came from that may have led to it. Raises
+        ValueError where they cannot be shown."""
         action = {"tool": self.name, "arguments": arguments} | ({"call": number} if number > 1 else {})
+        action |= {"outside": list(outside)} if outside else {}
         try:
             return NeedsInput(f"may {specialist} call {self.name}?", action=action)
         except ValueError as error:
@@ -98,13 +141,17 @@ def tool(
     usd: Usd = 0,
     timeout_s: float | None = None,
     output_limit: int = OUTPUT_LIMIT,
+    outside: bool = False,
+    taint: WhenTainted = "refuse",
 ) -> Tool:
     """A function for `tools=` of a specialist.
 
     scopes: what it reaches, such as `net:read`; steps may ask for them. confirm: a person approves each call, with
     exactly its arguments. usd: what a call costs; it is booked with each. timeout_s: how long a call may take (default:
     as long as its task). output_limit: bytes that it may give, as JSON; of more a model sees the beginning, and code
-    gets INVALID_OUTPUT. Raises BadSpecialist.
+    gets INVALID_OUTPUT. outside: what it gives comes from where anybody may write. taint: what becomes of a call of a
+    tool that writes (a scope `write`, `effect` or `<something>:write`) once the execution has read such content: it is
+    refused unless `confirm` has a person approve it; or a person is asked then; or it is made. Raises BadSpecialist.
     """
     if isinstance(function, Tool):
         raise BadSpecialist(f"{function.name!r} is a tool already")
@@ -123,12 +170,23 @@ def tool(
         price = exact_micro_usd(usd)
     except ValueError as error:
         raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
-    return Tool(name, function, granted, confirm, price, timeout_s, output_limit, _converter(function))
+    if taint not in get_args(WhenTainted):
+        raise BadSpecialist(f"taint= of tool {name!r} is one of {', '.join(get_args(WhenTainted))}, not {taint!r}")
+    return Tool(name, function, granted, confirm, price, timeout_s, output_limit, outside, taint, _converter(function))
 
 
-def tools_by_name(tools: Sequence[Function | Tool]) -> dict[str, Tool]:
+class ToolSource(ABC):
+    """Several tools that come from one place, such as a server."""
+
+    @abstractmethod
+    def tools(self) -> list[Tool]: ...
+
+
+def tools_by_name(tools: Sequence[Function | Tool | ToolSource]) -> dict[str, Tool]:
     """Raises BadSpecialist."""
-    made = [one if isinstance(one, Tool) else tool(one) for one in tools]
+    made: list[Tool] = []
+    for one in tools:
+        made += one.tools() if isinstance(one, ToolSource) else [one if isinstance(one, Tool) else tool(one)]
     found = {one.name: one for one in made}
     if len(found) < len(made):
         raise BadSpecialist("two of its tools have the same name")
@@ -146,6 +204,15 @@ def _converter(function: Function) -> Callable[..., dict[str, Any]] | None:
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(received)
     except Exception:  # evaluating an annotation runs whatever stands in it
         return None
+
+
+def _schema(function: Function) -> dict[str, Any]:
+    """The JSON Schema of its arguments; any object where its annotations cannot be read, or have no schema."""
+    try:
+        found = TypeAdapter(cast(Any, function)).json_schema()
+    except Exception:  # evaluating an annotation runs whatever stands in it
+        return {"type": "object"}
+    return found if found.get("type") == "object" else {"type": "object"}
 
 
 def _signature(function: Function) -> inspect.Signature | None:

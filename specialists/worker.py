@@ -26,6 +26,7 @@ from schemas.tasks import BadTask, Task, decode_task
 from schemas.usage import Usage
 from specialists.context import WorkContext
 from specialists.execution import Execution
+from specialists.mcp_tools import Servers, check_pinned
 from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist
@@ -145,20 +146,28 @@ class Worker:
         self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
         self._outages: dict[str, int] = {}
-        self._offered = False
+        self._servers, self._offered = Servers(self._specialists), False
 
     async def offer(self) -> None:
-        """Put the contracts into the catalogue, unless they stand there as they are. Raises BadInput, LogError."""
+        """Start the servers of tools, which `run` stops, and put the contracts into the catalogue, unless they stand
+        there as they are. Raises BadSpecialist where a server cannot be taken, BadInput, LogError."""
         if not self._offered:
+            await self._servers.start()
             for one in self._specialists:
-                contract = one.contract()
+                await check_pinned(self._board, contract := one.contract())
                 self._tell(Offered(contract, await Client(self._board, one.name).offer(contract)))
         self._offered = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """Offer the contracts, then work until `stop` is set. Raises BadInput where a contract is not valid, and
         LogError where the board does not take what it is given."""
-        await self.offer()
+        try:
+            await self.offer()
+            await self._work(stop)
+        finally:
+            await self._servers.stop()
+
+    async def _work(self, stop: asyncio.Event) -> None:
         listeners = [asyncio.create_task(self._listen(one.name, self._cancels(one))) for one in self._specialists]
         pullers = [self._watched(pulling) for one in self._specialists for pulling in self._pulls(one)]
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._failed)]

@@ -6,18 +6,20 @@ the same: tasks in the queue, goals of child runs, wakes for parents, children a
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from blackboard.queue import Entry, TaskKey
 from projections.bookings import held
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
-from schemas.goals import Budget, Goal, ParentTask
+from schemas.goals import Budget, Goal, Granted, ParentTask
+from schemas.grants import Grant
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
+from schemas.taint import joined
 from schemas.usage import Limits, Usage
 from supervisor.documents import Work
-from supervisor.messages import reserved_for, task_message
+from supervisor.messages import granted, reserved_for, tainted, task_message
 from supervisor.policy import chosen, span_id
 
 
@@ -70,9 +72,18 @@ def child_goals(state: State) -> Iterator[ChildGoal]:
                 input=items[0].input,
                 budget=Budget(tokens=share.tokens, tool_calls=share.tool_calls, micro_usd=share.micro_usd),
                 parent=ParentTask(run=state.run, task=name, depth=depth),
+                grant=_granted(granted(work)),
+                taint=list(tainted(work, task, task.read_version)) or None,
             )
             unset = {"budget"} if share == Limits() else None
             yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True, exclude=unset).encode())
+
+
+def _granted(grant: Grant | None) -> Granted | None:
+    if grant is None:
+        return None
+    tools, scopes = (None if names is None else list(names) for names in (grant.tools, grant.scopes))
+    return Granted(tools=tools, scopes=scopes)
 
 
 def children(state: State) -> list[str]:
@@ -116,6 +127,7 @@ def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
         version=child.version,
         h=h,
         held=held(child),
+        taint=joined(child.taint, *(fact.taint for fact in child.facts.values())) or UNSET,
     )
 
 

@@ -8,14 +8,16 @@ from typing import Literal
 from projections.canonical import State, TaskState, group_tasks
 from schemas.codec import MESSAGE_LIMIT, encode
 from schemas.goals import GOAL_LIMIT
+from schemas.grants import Grant, both
 from schemas.inputs import Question
 from schemas.steps import PlanStep, Voice
+from schemas.taint import Labels
 from schemas.tasks import Answered, Item, ReadFact, Task
 from schemas.usage import Limits
-from supervisor.candidates import conflicting, voices_on
+from supervisor.candidates import claimed_with, conflicting, voices_on
 from supervisor.documents import Work
 
-ENVELOPE = 1_024
+ENVELOPE = 3_072
 """Bytes of a task message or a child's goal beside what it carries, at most."""
 
 
@@ -39,13 +41,28 @@ def task_message(work: Work, name: str, span: str) -> Task:
         kind=kind,
         budget=reserved_for(task),
         answers=_answers(state, name),
+        grant=granted(work),
+        taint=tainted(work, task, task.read_version),
     )
+
+
+def granted(work: Work) -> Grant | None:
+    """What of their tools those who do the step may call: what the run and the step both grant."""
+    return both(work.state.grant, work.step.grant)
+
+
+def tainted(work: Work, task: TaskState, at: int) -> Labels:
+    """The labels of what an attempt carries: of the claims that differ, or of all that its step sees."""
+    if task.index < 0:
+        return work.taint(at)
+    names = group_tasks(task.step, work.state.steps[task.step], task.group)
+    return claimed_with(work.state, names, work.key(task.index))
 
 
 def carried(work: Work, name: str) -> int:
     """The bytes that an attempt of task `name` would carry if it were given out now. Raises BadExpression."""
     task, now = work.state.tasks[name], work.state.version
-    parts = (_items(work, task, now), _facts(work, task, now), _answers(work.state, name))
+    parts = (_items(work, task, now), _facts(work, task, now), _answers(work.state, name), granted(work))
     return sum(len(encode(part)) for part in parts)
 
 

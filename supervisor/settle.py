@@ -8,7 +8,7 @@ from schemas import events as e
 from schemas.codec import canonical
 from schemas.playbooks import TASKS_LIMIT
 from schemas.steps import PlanStep
-from supervisor.candidates import voices_on
+from supervisor.candidates import claimed_with, voices_on
 from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.facts import Value, commit, lack
@@ -81,7 +81,8 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
         winner = merged.winner
         task, by = (winner.task, winner.by) if winner else ("", "")
         stale = _stale(draft, step, work, [winner] if winner else candidates)
-        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale)
+        taint = claimed_with(draft.state, names, key)
+        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale, taint)
         commit(draft, step, key, value)
     else:
         _lack(draft, step, key, merged, refusing, declined)
@@ -158,7 +159,8 @@ def _reconciled(draft: Draft, step: PlanStep, name: str, task: TaskState) -> Non
     )
     if claim:
         stale = _stale(draft, step, work, candidates)
-        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale))
+        taint = claimed_with(draft.state, [*names, name], key)
+        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale, taint))
         return
     silence = next(iter(task.silences), None)
     code = task.code or (silence.code if silence else "LOW_CONFIDENCE")
