@@ -16,6 +16,7 @@ from schemas.codec import encode
 from schemas.goals import Budget, Goal, ParentTask
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
 from schemas.usage import Limits, Usage
+from supervisor.briefings import ContractAt
 from supervisor.documents import Work
 from supervisor.messages import reserved_for, task_message
 from supervisor.policy import chosen, span_id
@@ -41,7 +42,7 @@ def in_flight(state: State) -> set[TaskKey]:
     }
 
 
-def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
+def entries(state: State, keys: set[TaskKey], contract_at: ContractAt) -> list[Entry]:
     """The queue entries of those of this run's tasks in flight that `keys` names, in the order of the plan."""
     works: dict[str, Work] = {}
     found: list[Entry] = []
@@ -50,7 +51,7 @@ def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
         if task.status == "dispatched" and key in keys:
             if task.step not in works:
                 works[task.step] = Work(state, state.step(task.step))
-            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt))
+            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt), contract_at)
             found.append(Entry(key, encode(message)))
     return found
 
