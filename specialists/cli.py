@@ -12,7 +12,7 @@ from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
     from specialists.loading import Loaded
-    from specialists.worker import WorkerEvent
+    from specialists.worker_events import WorkerEvent
 
 
 @click.command()
@@ -70,7 +70,7 @@ async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: floa
 def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list[str]]) -> None:
     from msgspec import to_builtins
 
-    from specialists.worker import Begun, Offered
+    from specialists.worker_events import Begun, Offered
 
     if isinstance(event, Offered):
         contract = event.contract

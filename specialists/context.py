@@ -14,18 +14,20 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.grants import Grant
-from schemas.inputs import ModelCalled, Observation, Progress, Question
+from schemas.inputs import EffectIntended, ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
 from schemas.taint import Labels
-from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.tasks import Answered, Item, ReadFact, Task, Undo
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
+from specialists.effects import Effects
 from specialists.gateway import Gateway
 from specialists.ledger import Ledger
 from specialists.specialist import Facts, Specialist
@@ -34,7 +36,8 @@ from specialists.tools import Described, Function, Reply, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
-Record = Callable[[Observation], Awaitable[None]]
+Record = Callable[[Observation | EffectIntended], Awaitable[bool]]
+"""Appends an observation; whether the log took it, which it does not only where another has the right to an effect."""
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -142,6 +145,13 @@ class WorkContext:
     async def requested(self, name: str, arguments: Mapping[str, Any] | str) -> Reply:
         return await self._gateway.requested(name, arguments)
 
+    @property
+    def effects(self) -> Effects:
+        return self._gateway.effects
+
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        return await self._gateway.undo(msgspec.convert(asked, Undo))
+
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
         try:
             return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
@@ -210,7 +220,7 @@ class LocalContext(WorkContext):
         grant: Grant | None = None,
         taint: Labels = (),
     ) -> None:
-        self.observations: list[Observation] = []
+        self.observations: list[Observation | EffectIntended] = []
         self._said = dict(answers or {})
         deadline_s = specialist.deadline_s if specialist else 30
         task = Task(
@@ -239,5 +249,6 @@ class LocalContext(WorkContext):
                 return Answered(question.ask, question.action, question.digest, "local", self._said[name])
         return None
 
-    async def _remember(self, observation: Observation) -> None:
+    async def _remember(self, observation: Observation | EffectIntended) -> bool:
         self.observations.append(observation)
+        return True

@@ -161,6 +161,10 @@ class Context(Protocol):
         and the item has no value."""
         ...
 
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        """Undo an effect of an earlier execution: for tasks of the kind `undo`, not for specialists."""
+        ...
+
     async def in_thread(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
         """Run a function that blocks. It goes on after a cancel until it returns."""
         ...
@@ -237,6 +241,20 @@ class Specialist:
         else:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether one of its tools changes the world."""
+        return any(one.effect for one in self.tools.values())
+
+    async def undo(self, input: dict[str, Any], context: Context) -> Result:
+        """Undo an effect of an earlier execution, a schemas.tasks.Undo as JSON. As `invoke` otherwise."""
+        try:
+            return Result(await context.undo(input))
+        except ENDS as end:
+            return self._ended(end)
+        except (Exception, SystemExit) as error:
+            return _internal(error, context)
 
     def permitted(self, result: Result) -> Result:
         """`result` itself when its code is one of those with which the contract lets it end."""
@@ -351,12 +369,11 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried, the next time after
     backoff_s, doubled each time, backoff_max_s at most (default 60, or backoff_s where that is more). authority:
     `propose` may hand its tasks on, `effect` may change the world. tools: functions that it may call through
-    `context.tool`, what `tool` makes of them, or an
-    `mcp_server`. budget: what one attempt may use. stops: codes with which it may end
-    beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs and takes.
-    wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the context, that
-    gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time in one
-    worker. description: default the first line of the docstring. Raises BadSpecialist.
+    `context.tool`, what `tool` makes of them, or an `mcp_server`. budget: what one attempt may use. stops: codes with
+    which it may end beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs
+    and takes. wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the
+    context, that gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time
+    in one worker. description: default the first line of the docstring. Raises BadSpecialist.
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
@@ -419,6 +436,11 @@ def _checked(made: Specialist) -> Specialist:
     if made.backoff_max_s < made.backoff_s:
         raise BadSpecialist("backoff_max_s= is less than backoff_s=")
     asking = [one.name for one in made.tools.values() if one.may_ask]
+    changing = [one.name for one in made.tools.values() if one.effect]
+    if changing and made.authority != "effect":
+        raise BadSpecialist(f'tool {changing[0]!r} is an effect: that takes authority="effect"')
+    if changing and "EFFECT_UNKNOWN" not in made.stops:
+        raise BadSpecialist(f"nobody may know whether tool {changing[0]!r} was done: list EFFECT_UNKNOWN in stops=")
     if asking and "NEEDS_INPUT" not in made.stops:
         raise BadSpecialist(f"tool {asking[0]!r} asks for an approval: list NEEDS_INPUT in stops=")
     if made.bid is not None:
