@@ -349,12 +349,11 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried, the next time after
     backoff_s, doubled each time, backoff_max_s at most (default 60, or backoff_s where that is more). authority:
     `propose` may hand its tasks on, `effect` may change the world. tools: functions that it may call through
-    `context.tool`, what `tool` makes of them, or an
-    `mcp_server`. budget: what one attempt may use. stops: codes with which it may end
-    beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs and takes.
-    wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the context, that
-    gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time in one
-    worker. description: default the first line of the docstring. Raises BadSpecialist.
+    `context.tool`, what `tool` makes of them, or an `mcp_server`. budget: what one attempt may use. stops: codes with
+    which it may end beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs
+    and takes. wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the
+    context, that gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time
+    in one worker. description: default the first line of the docstring. Raises BadSpecialist.
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
