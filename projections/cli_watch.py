@@ -48,7 +48,8 @@ async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
 
 
 def _say_end(state: State) -> None:
-    reason = f": {state.code} {clean(state.reason)}".rstrip() if state.code or state.reason else ""
+    told = " ".join(filter(None, (state.code, clean(state.reason))))
+    reason = f": {told}" if told else ""
     facts = f"{count(len(state.facts), 'fact')}, {len(state.missing)} missing, {lasting(state.now - state.opened)}"
     click.echo(f"{state.run} is {state.end}{reason} ({facts})", err=True)
     if state.result is not None:

@@ -18,6 +18,8 @@ from schemas.steps import Merge, PlanStep
 
 ANSWER, EXPRESSION = "answer", "value"
 """The policies of facts that nobody claimed: a person's answer, the value of an expression."""
+ACCEPTED = "the last proposal that its critique accepted"
+"""In place of the expression that a step of propose and critique has."""
 
 
 class UnknownKey(LookupError):
@@ -50,7 +52,8 @@ class Voice(Struct, frozen=True):
     """One specialist's part in a decision. `claimed` tells whether there is a `value`; otherwise `code` and `message`
     say why not. `reason` is why the value lost; empty for the winner, and where the values are equal. `said` is the
     input that ended the task (an observation, or a wake for a child run or a timer), `read_version` the version of the
-    run whose facts the task saw (0: the task was not given out once more). `before` are its earlier attempts."""
+    run whose facts the task saw (0: the task was not given out once more). `before` are its earlier attempts, `child`
+    is the run that did the task."""
 
     specialist: str
     task: str
@@ -65,6 +68,7 @@ class Voice(Struct, frozen=True):
     code: str = ""
     message: str = ""
     before: tuple[Attempt, ...] = ()
+    child: str = ""
 
 
 class Conflict(Struct, frozen=True):
@@ -217,10 +221,11 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
     }
     if isinstance(event, e.FactMissing):
         return Provenance(
-            policy=merge.policy,
+            policy=_sort(step) or merge.policy,
             policy_version=merge.version,
             value=None,
             winner=None,
+            expression=_expression(read, step),
             code=event.code,
             message=event.message,
             **shared,
@@ -230,7 +235,7 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
         policy_version=event.policy_version,
         value=event.value,
         winner=_claim(read, event.task, event.by, event.key, event.value) if event.task else None,
-        expression=step.value if step and event.policy == EXPRESSION else "",
+        expression=_expression(read, step) if event.policy == EXPRESSION else "",
         answer=read.answers.get(event.step) if event.policy == ANSWER else None,
         stale=event.stale,
         replaces=event.replaces,
@@ -238,19 +243,31 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
     )
 
 
+def _sort(step: PlanStep | None) -> str:
+    """How a step that nobody has tasks for decides; empty for all others."""
+    return "" if step is None else EXPRESSION if step.value else ANSWER if step.question else ""
+
+
+def _expression(read: _Read, step: PlanStep | None) -> str:
+    if step is None or not step.value:
+        return ""
+    return ACCEPTED if any(one.origin == step.id for one in read.state.plan) else step.value
+
+
 def _claim(read: _Read, name: str, by: str, key: str, value: Any, reason: str = "") -> Voice:
     task = read.tasks.get(name)
     claims = task.end.claims if task and task.end else ()
     confidence = next((claim.confidence for claim in claims if claim.key == key and claim.value == value), None)
-    return _voice(task, name, by, claimed=True, value=value, confidence=confidence, reason=reason)
+    return _voice(read, name, by, claimed=True, value=value, confidence=confidence, reason=reason)
 
 
 def _silence(read: _Read, voice: e.Declined) -> Voice:
-    task = read.tasks.get(voice.task)
-    return _voice(task, voice.task, voice.by, claimed=False, code=voice.code, message=voice.message)
+    return _voice(read, voice.task, voice.by, claimed=False, code=voice.code, message=voice.message)
 
 
-def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
+def _voice(read: _Read, name: str, by: str, **more: Any) -> Voice:
+    task = read.tasks.get(name)
+    child = read.state.tasks[name].child if name in read.state.tasks else ""
     end = task.end if task else None
     attempt = end.attempt if end else max(task.given, default=0) if task else 0
     _, read_version = task.given.get(attempt, ("", 0)) if task else ("", 0)
@@ -262,6 +279,7 @@ def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
         read_version=read_version,
         said=end.cause if end else None,
         before=tuple(task.before) if task else (),
+        child=child,
         **more,
     )
 

@@ -14,11 +14,13 @@ from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
 from typing import Any, ClassVar, Literal, TypeVar
 
+from msgspec.structs import replace
+
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.grants import Grant
-from schemas.inputs import Observation, Progress, Question
+from schemas.inputs import ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
 from schemas.taint import Labels
 from schemas.tasks import Answered, Item, ReadFact, Task
@@ -59,7 +61,8 @@ class WorkContext:
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
         self.record, self.ledger = record, Ledger(task.budget)
-        self._blobs, self._reports = blobs, 0
+        self._blobs = blobs
+        self._reports = self.models_called = 0
         self._answers = {one.digest: one for one in task.answers}
         self._gateway = self.gateway(self, tools)
 
@@ -83,6 +86,18 @@ class WorkContext:
             self.log.warning("used after its end, which no report holds: %s", self.usage)
         if over := self.overspent():
             raise Stop("BUDGET_EXCEEDED", over)
+
+    async def model_called(self, called: ModelCalled) -> None:
+        """Record a call of a model."""
+        await self.record(self._counted(called))
+
+    def model_interrupted(self, called: ModelCalled) -> None:
+        """There is no time to record it: it goes onto the log with the end."""
+        self.unrecorded.append(self._counted(called))
+
+    def _counted(self, called: ModelCalled) -> ModelCalled:
+        self.models_called += 1
+        return replace(called, call=self.models_called)
 
     async def ask(
         self, question: str, schema: dict[str, Any] | None = None, *, action: Any = None, expires_s: float = WEEK_S

@@ -25,6 +25,7 @@ from schemas.taint import Labels
 from schemas.tasks import ReadFact, Task
 from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
+from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
 from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
 from specialists.tools import Described, Function, Reply, Tool, ToolSource, tool, tools_by_name
@@ -313,10 +314,11 @@ def _internal(error: BaseException, context: Context) -> Result:
 
 @dataclass(frozen=True)
 class Team:
-    """A playbook and the specialists that it needs."""
+    """A playbook and the specialists that it needs; `scenarios` say what it has to do with some goals."""
 
     playbook: Playbook
     specialists: Sequence[Specialist]
+    scenarios: Sequence[Scenario] = ()
 
     @property
     def name(self) -> str:
