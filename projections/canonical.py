@@ -37,6 +37,22 @@ class Reservation(Struct, frozen=True):
     limits: Limits
 
 
+class Briefing(Struct, frozen=True, omit_defaults=True):
+    """What an attempt at a plan is told: of which contracts, how many more there are, and what is left."""
+
+    contracts: tuple[Voice, ...]
+    left_out: int = 0
+    budget: Limits = Limits()
+
+
+class Refused(Struct, frozen=True):
+    """The plan that was proposed last, why it was refused, and how many were."""
+
+    value: Any
+    reasons: tuple[str, ...]
+    number: int
+
+
 class TaskState(Struct, frozen=True, omit_defaults=True):
     """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started,
     `hops` those after which it was handed on, `fallbacks` those after which another specialist took over, `stale` those
@@ -45,7 +61,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`.
     `open` are the reservations of attempts that have not said what they used. `ended` is the number of the event with
     which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1. `calls` is the
-    number of the last call of a tool that failed in the execution `calling`.
+    number of the last call of a tool that failed in the execution `calling`. One that proposes a plan has a `briefing`,
+    and where its last plan was refused it is told why.
     """
 
     step: str
@@ -71,6 +88,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     index: int = -1
     calling: str = ""
     calls: int = 0
+    briefing: Briefing | None = None
+    refused: Refused | None = None
     code: e.StopCode | Literal[""] = ""
     message: str = ""
     claims: tuple[e.Claim, ...] = ()

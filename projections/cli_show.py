@@ -14,12 +14,19 @@ from projections.cli_text import clean, console, count, dollars, lasting, value,
 from projections.history import Folded
 from projections.rebuild import history
 from projections.status import answered, digests, muted, status
-from schemas.events import BreakerOpened, ConflictFound, InputRejected, LoopFound, PlanRevised
+from schemas.events import (
+    BreakerOpened,
+    ConflictFound,
+    InputRejected,
+    LoopFound,
+    PlanRevised,
+)
+from schemas.plan_events import PlanExtended, PlanRefused
 from schemas.subjects import BOARD_RUN
 
 NAMES_SHOWN = 20
 MONEY = "micro_usd"
-_CHANGES = PlanRevised | BreakerOpened | LoopFound | ConflictFound
+_CHANGES = PlanRevised | PlanExtended | PlanRefused | BreakerOpened | LoopFound | ConflictFound
 
 
 async def show_run(options: BoardOptions, text: str) -> None:

@@ -97,6 +97,8 @@ def _attempt(one: Attempt) -> str:
     line = f"    before, attempt {one.attempt} of {one.specialist}, at event {one.version}: "
     if one.behind:
         return f"{line}given out again, {', '.join(one.behind)} had changed"
+    if one.refused:
+        return f"{line}the plan {value(one.value, LONG)} was refused: {'; '.join(one.refused)}"
     how = f"{one.code}: {one.message}".rstrip(": ")
     return f"{line}{how}; {'handed on' if one.code == 'HANDED_OFF' else 'given'} to {one.to}" if one.to else line + how
 

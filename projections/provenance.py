@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from projections.audit import Recorded
 from projections.canonical import State
 from schemas import events as e
+from schemas.plan_events import PlanRefused
 from schemas.steps import Merge, PlanStep
 from schemas.taint import Labels
 
@@ -38,7 +39,8 @@ class UnknownKey(LookupError):
 
 class Attempt(Struct, frozen=True):
     """An attempt of a task before the last one: how event `version` ended it. `to` got the task next; `behind` are the
-    keys of facts that had changed meanwhile, so that the task was given out again."""
+    keys of facts that had changed meanwhile, so that the task was given out again. So it is where a plan was `refused`,
+    for these reasons; `value` is that plan."""
 
     attempt: int
     specialist: str
@@ -47,6 +49,8 @@ class Attempt(Struct, frozen=True):
     message: str = ""
     to: str = ""
     behind: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    value: Any = None
 
 
 class Voice(Struct, frozen=True):
@@ -156,6 +160,10 @@ class _Read(Struct):
                 self._before(failed, item.version, code=failed.code, message=failed.message, to=failed.to)
             case e.AttemptStale() as behind:
                 self._before(behind, item.version, behind=behind.keys)
+            case PlanRefused(again=True) as refused:
+                end = self._task(refused.task).end
+                value = next((claim.value for claim in end.claims), None) if end else None
+                self._before(refused, item.version, refused=refused.reasons, value=value)
             case e.TaskEnded() as end:
                 self._task(end.task).end = end
             case e.GateOpened() as opened:
@@ -171,7 +179,7 @@ class _Read(Struct):
     def _task(self, name: str) -> _Task:
         return self.tasks.setdefault(name, _Task({}, []))
 
-    def _before(self, event: e.AttemptFailed | e.AttemptStale, version: int, **more: Any) -> None:
+    def _before(self, event: e.AttemptFailed | e.AttemptStale | PlanRefused, version: int, **more: Any) -> None:
         task = self._task(event.task)
         specialist, _ = task.given.get(event.attempt, ("", 0))
         task.before.append(Attempt(event.attempt, specialist, version, **more))

@@ -14,6 +14,7 @@ from projections.canonical import LATE_LIMIT, Fact, Gate, State, late_name, loop
 from projections.history import Folded, outcome_digest, state_digest
 from schemas import events as e
 from schemas.codec import canonical
+from schemas.plan_events import PlanExtended, PlanRefused
 from schemas.plans import BIDS
 from schemas.steps import PlanStep
 from schemas.usage import Amount
@@ -212,6 +213,21 @@ def revisions(events: Sequence[Recorded]) -> list[dict[str, Any]]:
     ]
 
 
+def plans(events: Sequence[Recorded]) -> list[dict[str, Any]]:
+    """The plans that were proposed: the steps of those that were committed, the reasons against the others."""
+    return [
+        {
+            "step": event.step,
+            "by": event.by,
+            "version": item.version,
+            "steps": [step.id for step in event.steps] if isinstance(event, PlanExtended) else [],
+            "refused": list(event.reasons) if isinstance(event, PlanRefused) else [],
+        }
+        for item in events
+        if isinstance(event := item.event, PlanExtended | PlanRefused)
+    ]
+
+
 def loops(events: Sequence[Recorded]) -> list[dict[str, Any]]:
     """What came again and again."""
     return [
@@ -320,6 +336,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         "gates": gates(state),
         "breakers": breakers(state),
         "revisions": revisions(events),
+        "plans": plans(events),
         "loops": loops(events),
         "timers": timers(state),
         "facts": sorted(state.facts),

@@ -8,11 +8,15 @@ from typing import get_args
 from msgspec.structs import fields
 
 from schemas import events as e
+from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 
 EventUnion = (
     e.RunOpened
     | e.PlanCommitted
     | e.PlanRevised
+    | PlanAsked
+    | PlanRefused
+    | PlanExtended
     | e.GateOpened
     | e.GateAnswered
     | e.CapabilityAwaited

@@ -6,6 +6,7 @@ Pure. A goal is JSON on the log, written by people and their programs, so pydant
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from schemas.codec import MESSAGE_DEPTH, too_deep, unstorable
 from schemas.grants import Grant
@@ -96,7 +97,15 @@ def read_goal(data: bytes) -> Goal | str:
 
 def explain(error: ValidationError) -> str:
     """What is wrong, for people and for the log: field paths and our own words, stable over releases of pydantic."""
-    first = error.errors(include_url=False)[0]
+    return _explained(error.errors(include_url=False)[0])
+
+
+def explain_each(error: ValidationError) -> list[str]:
+    """All that is wrong, as `explain` says it."""
+    return list(dict.fromkeys(_explained(one) for one in error.errors(include_url=False)))
+
+
+def _explained(first: ErrorDetails) -> str:
     path = ".".join(str(part) for part in first["loc"])
     match first["type"]:
         case "json_invalid":

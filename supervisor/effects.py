@@ -18,6 +18,7 @@ from schemas.grants import Grant
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
 from schemas.taint import joined
 from schemas.usage import Limits, Usage
+from supervisor.briefings import ContractAt
 from supervisor.documents import Work
 from supervisor.messages import granted, reserved_for, tainted, task_message
 from supervisor.policy import chosen, span_id
@@ -43,7 +44,7 @@ def in_flight(state: State) -> set[TaskKey]:
     }
 
 
-def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
+def entries(state: State, keys: set[TaskKey], contract_at: ContractAt) -> list[Entry]:
     """The queue entries of those of this run's tasks in flight that `keys` names, in the order of the plan."""
     works: dict[str, Work] = {}
     found: list[Entry] = []
@@ -52,7 +53,7 @@ def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
         if task.status == "dispatched" and key in keys:
             if task.step not in works:
                 works[task.step] = Work(state, state.step(task.step))
-            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt))
+            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt), contract_at)
             found.append(Entry(key, encode(message)))
     return found
 

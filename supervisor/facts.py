@@ -7,12 +7,14 @@ missed, or the playbook has other steps that take its place.
 from typing import Any
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from projections.canonical import State
 from schemas import events as e
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.contracts import Contract
 from schemas.expressions import BadExpression
+from schemas.plan_events import PlanExtended
 from schemas.plans import planned
 from schemas.playbooks import Playbook
 from schemas.steps import Merge, PlanStep
@@ -24,6 +26,9 @@ WOKEN_LIMIT = 100
 """Steps of one run that facts may add by waking specialists."""
 WOKEN = "woken"
 """First segment of the keys under which woken specialists claim."""
+
+REFUSED = "PLAN_REFUSED"
+"""The code of a run that ends because its plans were refused."""
 
 
 class Value(Struct, frozen=True):
@@ -98,7 +103,13 @@ def lack(
     if draft.state.steps[step.id].revised or _replan(draft, step, reason[:1000]):
         return
     if step.missing == "fail":
-        draft.fail(code, reason)
+        draft.fail(REFUSED if _plans_refused(draft.state, step) else code, reason)
+
+
+def _plans_refused(state: State, step: PlanStep) -> bool:
+    """Whether a step has no plan because no more may be proposed."""
+    task = state.tasks.get(step.id)
+    return bool(step.plans and task and task.refused and task.refused.number >= step.plans.proposals)
 
 
 def _decided_by(draft: Draft, step: PlanStep, key: str) -> str:
@@ -170,5 +181,18 @@ def _woken(contract: Contract, key: str, number: int) -> PlanStep:
 
 
 def _revise(draft: Draft, steps: tuple[PlanStep, ...], reason: str, instead_of: str = "") -> None:
-    number = draft.state.revisions + 1
+    number, steps = draft.state.revisions + 1, tuple(_after_plans(draft.state, step) for step in steps)
     draft.emit(e.PlanRevised, number=number, steps=steps, reason=reason, instead_of=instead_of)
+
+
+def _after_plans(state: State, step: PlanStep) -> PlanStep:
+    """The step, which needs what was planned by those that it needs."""
+    planned = [one.id for one in state.plan if one.planned_by and one.planned_by in step.needs]
+    return replace(step, needs=(*step.needs, *planned)) if planned else step
+
+
+def extend(draft: Draft, step: PlanStep, task: str, by: str, planned: tuple[PlanStep, ...]) -> None:
+    """The steps that were planned are part of the plan, before any of them is dispatched."""
+    if not draft.state.end:
+        number = draft.state.revisions + 1
+        draft.emit(PlanExtended, number=number, step=step.id, task=task, by=by, steps=planned)

@@ -10,10 +10,12 @@ from schemas.codec import MESSAGE_LIMIT, encode
 from schemas.goals import GOAL_LIMIT
 from schemas.grants import Grant, both
 from schemas.inputs import Question
+from schemas.playbooks import PLANNING
 from schemas.steps import PlanStep, Voice
 from schemas.taint import Labels
 from schemas.tasks import Answered, Item, ReadFact, Task
 from schemas.usage import Limits
+from supervisor.briefings import BRIEFING_BYTES, ContractAt, planning
 from supervisor.candidates import claimed_with, conflicting, voices_on
 from supervisor.documents import Work
 
@@ -21,7 +23,7 @@ ENVELOPE = 3_072
 """Bytes of a task message or a child's goal beside what it carries, at most."""
 
 
-def task_message(work: Work, name: str, span: str) -> Task:
+def task_message(work: Work, name: str, span: str, contract_at: ContractAt) -> Task:
     """The self-contained message of the attempt of task `name` that is in flight."""
     state, task = work.state, work.state.tasks[name]
     kind: Literal["work", "bid", "reconcile"] = "reconcile" if task.index >= 0 else "bid" if work.step.bid else "work"
@@ -32,7 +34,7 @@ def task_message(work: Work, name: str, span: str) -> Task:
         attempt=task.attempt,
         specialist=task.specialist,
         contract=task.contract,
-        items=_items(work, task, task.read_version),
+        items=_briefed(work, task, contract_at),
         facts=_facts(work, task, task.read_version),
         read_version=task.read_version,
         wait_ms=task.wait_ms,
@@ -68,11 +70,20 @@ def carried(work: Work, name: str) -> int:
 
 def carried_at_most(step: PlanStep) -> int:
     """The bytes that an attempt may carry: a task, or the goal of a child run."""
-    return (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE
+    return (GOAL_LIMIT if step.team else MESSAGE_LIMIT) - ENVELOPE - (BRIEFING_BYTES if step.plans else 0)
 
 
 def _items(work: Work, task: TaskState, at: int) -> tuple[Item, ...]:
     return (_case(work, task),) if task.index >= 0 else work.items(work.state.steps[task.step], task.group, at)
+
+
+def _briefed(work: Work, task: TaskState, contract_at: ContractAt) -> tuple[Item, ...]:
+    """The items; of a task that is to propose a plan with what it may be made of."""
+    items = _items(work, task, task.read_version)
+    if work.step.plans is None:
+        return items
+    told = {PLANNING: planning(work.step, work.state, task, contract_at)}
+    return tuple(Item(item.key, item.input | told) for item in items)
 
 
 def _facts(work: Work, task: TaskState, at: int) -> dict[str, ReadFact]:
