@@ -10,7 +10,7 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval injection docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual 
 
 mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
 	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+injection: $(INSTALLED) ## forty documents that tell the worst possible model what it must not do
+	@$(BIN)/python -m tests.injection $(ARGS)
 
 llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
 	@$(BIN)/python -m tests.models.faults $(ARGS)

@@ -33,6 +33,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
+    "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }

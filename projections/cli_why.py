@@ -64,6 +64,8 @@ def _decided(found: Provenance) -> list[str]:
         lines.append(f"  it took the place of version {found.replaces}")
     if found.stale:
         lines.append(f"  stale: there were newer values of {', '.join(found.stale)} than the claim knows of")
+    if found.taint:
+        lines.append(f"  it may rest on content from outside: {', '.join(found.taint)}")
     if found.conflict:
         conflict = found.conflict
         asked = f"{conflict.specialist} was asked to reconcile them, in task {conflict.task}"

@@ -16,6 +16,7 @@ from projections.canonical import State
 from schemas import events as e
 from schemas.plan_events import PlanRefused
 from schemas.steps import Merge, PlanStep
+from schemas.taint import Labels
 
 ANSWER, EXPRESSION = "answer", "value"
 """The policies of facts that nobody claimed: a person's answer, the value of an expression."""
@@ -99,8 +100,8 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
     Without a `winner` a value was made of several claims, the losers, or of facts by an `expression`, or it is an
     `answer`. `stale` are keys of newer facts that the claim does not know of, `replaces` is the version of the value
-    before. `bids` tells how an open call was decided, and `granted` to whom; `others` are what else was decided
-    about the key, in order.
+    before, `taint` the labels of content from outside that the value may rest on. `bids` tells how an open call was
+    decided, and `granted` to whom; `others` are what else was decided about the key, in order.
     """
 
     run: str
@@ -124,6 +125,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
     conflict: Conflict | None = None
     stale: tuple[str, ...] = ()
     replaces: int = 0
+    taint: Labels = ()
     bids: "Provenance | None" = None
     granted: str = ""
     others: "tuple[Provenance, ...]" = ()
@@ -247,6 +249,7 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
         answer=read.answers.get(event.step) if event.policy == ANSWER else None,
         stale=event.stale,
         replaces=event.replaces,
+        taint=event.taint or (),
         **shared,
     )
 

@@ -375,8 +375,8 @@ async def test_contract_on_the_board_shows_everything(server: EmbeddedServer, bo
         assert await worker.end(signal.SIGTERM) == 0
     contract = json.loads(shown.stdout)
     assert contract["budget"] == {"tokens": None, "tool_calls": None, "micro_usd": 500_000}
-    assert contract["tools"] == [{"tool": "pay", "scopes": [], "confirm": True, "effect": None}]
-    assert len(contract["stops"]) == 10
+    assert contract["tools"] == [{"tool": "pay", "scopes": [], "confirm": True, "definition": None, "effect": None}]
+    assert len(contract["stops"]) == len(STOP_CODES)
     assert jsonschema_rs.is_valid(message_schema("contract"), contract)
     for schema in (contract["input"], contract["output"]):
         jsonschema_rs.validator_for(schema)
