@@ -50,7 +50,7 @@ class WorkContext:
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
     record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
     the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
-    them is.
+    them is. `screen_blob` makes of the content of a blob what may be stored.
     """
 
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
@@ -60,6 +60,7 @@ class WorkContext:
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
         self.spans: list[Span] = []
+        self.screen_blob: Callable[[bytes], Awaitable[bytes]] | None = None
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
@@ -200,6 +201,7 @@ class WorkContext:
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
         try:
+            data = await self.screen_blob(data) if self.screen_blob else data
             return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
         except BlobsUnavailable as error:
             raise Stop("TOOL_DOWN", f"the blob cannot be stored: {error}") from error
