@@ -74,7 +74,7 @@ _SSN = re.compile(r"(?<![\d-])\d{3}-\d{2}-\d{4}(?![\d-])")
 
 
 def find(text: str) -> list[Span]:
-    """What `text` holds, in order, no two overlapping: of those that do, a secret or else the longest counts for all."""
+    """What `text` holds, in order. Of those that overlap a secret, or else the longest, counts for all."""
     if len(text) < 6:
         return []
     found = [*_key_blocks(text)]
