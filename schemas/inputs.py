@@ -57,6 +57,29 @@ class ToolCalled(Observed, tag="tool_called", frozen=True, kw_only=True, forbid_
     duration_ms: int = 0
 
 
+class ModelCalled(Observed, tag="model_called", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A model was asked. `request` is the digest of how (model, parameters), `messages` that of the last message that
+    it was given, `answer` that of its answer: blobs, of which each message names the one before it. `finish` is why the
+    answer ended; `code` says why there is none. `usage` is what the endpoint counted: cached tokens are among the
+    input's, reasoning among the output's. It counts with the end of the execution, not here. `uncounted`: more may have
+    been used than the endpoint said, which nobody knows."""
+
+    v: Literal[1] = 1
+    model: str
+    call: Count = 0
+    request: str
+    messages: str
+    answer: str = ""
+    finish: str = ""
+    usage: Usage = Usage()
+    cached_tokens: Count = 0
+    reasoning_tokens: Count = 0
+    uncounted: bool = False
+    code: StopCode | Literal[""] = ""
+    message: str = ""
+    duration_ms: int = 0
+
+
 class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a specialist asks people: a value that satisfies `schema`, or without one their approval of `action`."""
 
@@ -159,7 +182,7 @@ class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_
     parent: str
 
 
-Observation = Started | Progress | ToolCalled | Ended
+Observation = Started | Progress | ToolCalled | ModelCalled | Ended
 Signal = Cancel | Approve | Deny | Answer
 Wake = TimerDue | CapabilityCame | ChildEnded | ParentEnded
 
@@ -185,7 +208,7 @@ _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "wake": msgspec.json.Decoder(Wake),
 }
 _TYPES: dict[str, dict[str, int]] = {
-    "obs": {"started": 1, "progress": 1, "tool_called": 1, "ended": 1},
+    "obs": {"started": 1, "progress": 1, "tool_called": 1, "model_called": 1, "ended": 1},
     "signal": {"cancel": 1, "approve": 1, "deny": 1, "answer": 1},
     "wake": {"timer_due": 1, "capability_came": 1, "child_ended": 1, "parent_ended": 1},
 }

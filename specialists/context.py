@@ -26,7 +26,7 @@ from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.codec import digest, sha256
 from schemas.events import StopCode
-from schemas.inputs import Observation, Progress, Question, ToolCalled
+from schemas.inputs import ModelCalled, Observation, Progress, Question, ToolCalled
 from schemas.spans import Span
 from schemas.tasks import Answered, Item, ReadFact, Task
 from schemas.usage import Limits, Usage
@@ -65,31 +65,43 @@ class WorkContext:
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
         self._tools, self._blobs, self._record = tools, blobs, record
-        self._ledger = Ledger(task.budget)
+        self.ledger = Ledger(task.budget)
         self._answers = {one.digest: one for one in task.answers}
         self._requested: Counter[str] = Counter()
-        self._reports = self._told = 0
+        self._reports = self._told = self.models_called = 0
 
     @property
     def usage(self) -> Usage:
-        return self._ledger.usage
+        return self.ledger.usage
 
     @property
     def budget(self) -> Budget:
-        return self._ledger.left()
+        return self.ledger.left()
 
     def overspent(self) -> str:
         """How the budget of the task is exceeded, else an empty text."""
-        return self._ledger.overspent()
+        return self.ledger.overspent()
 
     def use(
         self, *, input_tokens: int = 0, output_tokens: int = 0, micro_usd: int = 0, usd: float | Decimal = 0
     ) -> None:
-        self._ledger.book(input_tokens=input_tokens, output_tokens=output_tokens, micro_usd=micro_usd, usd=usd)
+        self.ledger.book(input_tokens=input_tokens, output_tokens=output_tokens, micro_usd=micro_usd, usd=usd)
         if self.reported:
             self.log.warning("used after its end, which no report holds: %s", self.usage)
         if over := self.overspent():
             raise Stop("BUDGET_EXCEEDED", over)
+
+    async def model_called(self, called: ModelCalled) -> None:
+        """Record a call of a model."""
+        await self._record(self._counted(called))
+
+    def model_interrupted(self, called: ModelCalled) -> None:
+        """There is no time to record it: it goes onto the log with the end."""
+        self.unrecorded.append(self._counted(called))
+
+    def _counted(self, called: ModelCalled) -> ModelCalled:
+        self.models_called += 1
+        return replace(called, call=self.models_called)
 
     async def ask(
         self, question: str, schema: dict[str, Any] | None = None, *, action: Any = None, expires_s: float = WEEK_S
@@ -133,7 +145,7 @@ class WorkContext:
             await self._refuse(name, arguments, "POLICY_BLOCKED", message)
         else:
             arguments = granted.arguments(arguments)  # wrong ones are the caller's mistake, not the tool's
-            if refusal := self._ledger.refuses_call(granted.price_micro_usd):
+            if refusal := self.ledger.refuses_call(granted.price_micro_usd):
                 await self._refuse(granted.name, arguments, "BUDGET_EXCEEDED", refusal)
             if granted.confirm:
                 self._confirm(granted, arguments)
@@ -156,7 +168,7 @@ class WorkContext:
     async def _call(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         loop = asyncio.get_running_loop()
         began, name = loop.time(), tool.name
-        self._ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
+        self.ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
         called = self._called(name, arguments)  # before the tool can change them
         try:
             if inspect.iscoroutinefunction(tool.function):

@@ -8,7 +8,7 @@ import operator
 import threading
 from fractions import Fraction
 
-from schemas.usage import COUNT_LIMIT, Limits, Usage
+from schemas.usage import COUNT_LIMIT, Amount, Limits, Usage, amount
 from specialists.budget import Budget, Usd, exact_micro_usd, usd_text
 
 
@@ -19,6 +19,7 @@ class Ledger:
         self._limits = limits
         self._lock = threading.Lock()
         self._usage, self._micro_usd = Usage(), Fraction(0)
+        self._held = Amount()
 
     @property
     def usage(self) -> Usage:
@@ -50,12 +51,29 @@ class Ledger:
             used = self._usage + Usage(*(min(count, COUNT_LIMIT) for count in added))
             self._usage = Usage(used.input_tokens, used.output_tokens, used.tool_calls, rounded)
 
+    def hold(self, most: Usage) -> str:
+        """Set aside what a call may use at most; or, with nothing set aside, why the budget might not bear it."""
+        with self._lock:
+            left, wanted = self.left(), amount(most)
+            if left.tokens is not None and wanted.tokens > left.tokens:
+                return f"it may use {wanted.tokens} tokens, the budget has {left.tokens} left"
+            if left.micro_usd is not None and wanted.micro_usd > left.micro_usd:
+                return f"it may cost {usd_text(wanted.micro_usd)}, the budget has {usd_text(left.micro_usd)} left"
+            self._held = self._held + wanted
+        return ""
+
+    def release(self, most: Usage) -> None:
+        """What was set aside for a call is not needed any more: what it used is known."""
+        with self._lock:
+            self._held = self._held - amount(most)
+
     def left(self) -> Budget:
-        limits, usage = self._limits, self._usage
+        """What is neither used nor set aside."""
+        limits, usage, held = self._limits, self._usage, self._held
         return Budget(
-            tokens=_less(limits.tokens, usage.input_tokens + usage.output_tokens),
+            tokens=_less(limits.tokens, usage.input_tokens + usage.output_tokens + held.tokens),
             tool_calls=_less(limits.tool_calls, usage.tool_calls),
-            micro_usd=_less(limits.micro_usd, usage.micro_usd),
+            micro_usd=_less(limits.micro_usd, usage.micro_usd + held.micro_usd),
         )
 
     def overspent(self) -> str:

@@ -36,6 +36,23 @@ def tool_span(task: Task, execution: str, tool: Tool, number: int) -> Span:
     return Span(f"execute_tool {tool.name}", own, above.span, 0, 0, attributes)
 
 
+def chat_span(task: Task, execution: str, model: str, number: int) -> Span:
+    """Call `number` of a model in the execution."""
+    above = _place(task, execution)
+    own = Place(above.trace, s.span_id("chat", above.span, number))
+    attributes = _about(task, execution, "chat") | {s.MODEL: model}
+    return Span(f"chat {model}", own, above.span, 0, 0, attributes, kind="client")
+
+
+def end_of_chat(input_tokens: int, output_tokens: int, code: str) -> Attributes:
+    """What the endpoint counted, under names of our own, as it is booked with the attempt."""
+    attributes: Attributes = {
+        "blackboard.execution.input_tokens": input_tokens,
+        "blackboard.execution.output_tokens": output_tokens,
+    }
+    return attributes | ({s.ERROR: code} if code else {})
+
+
 def end_of_execution(usage: Usage, code: str, how: str) -> Attributes:
     """What is known at the end: `code` of the specialist, else `how` the task was let go."""
     attributes: Attributes = {

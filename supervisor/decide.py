@@ -24,6 +24,7 @@ from schemas.inputs import (
     Deny,
     Ended,
     Input,
+    ModelCalled,
     ParentEnded,
     Progress,
     Started,
@@ -110,7 +111,7 @@ def _handle(draft: Draft, cause: Input) -> None:
             _start_of_task(draft, author, started)
         case ToolCalled() as called:
             _tool_called(draft, author, called)
-        case Progress():
+        case Progress() | ModelCalled():
             pass
         case Cancel(reason=reason):
             _cancel(draft, author, reason)
