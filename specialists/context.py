@@ -15,7 +15,7 @@ import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, Literal, NoReturn, Protocol, TypeVar
 
 from msgspec.structs import replace
 from pydantic_core import to_jsonable_python
@@ -40,6 +40,16 @@ from specialists.tools import Function, Tool
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
 Record = Callable[[Observation], Awaitable[None]]
+
+
+class Screen(Protocol):
+    """What stands between a specialist and what others will read. Both raise Stop POLICY_BLOCKED."""
+
+    async def bytes(self, data: bytes) -> bytes: ...
+
+    async def value(self, value: Any) -> Any: ...
+
+
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -50,7 +60,7 @@ class WorkContext:
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
     record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
     the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
-    them is. `screen_blob` makes of the content of a blob what may be stored.
+    them is. `screen` makes of what goes to the board's store, and to models, what may go there.
     """
 
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
@@ -60,7 +70,7 @@ class WorkContext:
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
         self.spans: list[Span] = []
-        self.screen_blob: Callable[[bytes], Awaitable[bytes]] | None = None
+        self.screen: Screen | None = None
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
@@ -212,8 +222,11 @@ class WorkContext:
         )
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
+        return await self.store(await self.screen.bytes(data) if self.screen else data, media_type)
+
+    async def store(self, data: bytes, media_type: str) -> Blob:
+        """Store bytes as they are: what has been screened."""
         try:
-            data = await self.screen_blob(data) if self.screen_blob else data
             return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
         except BlobsUnavailable as error:
             raise Stop("TOOL_DOWN", f"the blob cannot be stored: {error}") from error

@@ -9,7 +9,7 @@ import asyncio
 import dataclasses
 import logging
 from collections.abc import Callable
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from schemas.bids import BID_SCHEMA
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.events import Claim, Silence
-from schemas.inputs import Ended, Observation, Progress, ToolCalled
+from schemas.inputs import Ended, ModelCalled, Observation, Progress, ToolCalled
 from schemas.validation import violation
 from specialists.findings import Finding, Redaction, redact, redact_text, tell
 from specialists.specialist import Specialist
@@ -51,13 +51,15 @@ class Filter:
         if isinstance(observation, Progress):
             made = _message(observation.message, "progress")
         elif isinstance(observation, ToolCalled):
-            made = _message(observation.message, f"the message of tool {_message(observation.tool, '').value}")
+            name = _message(observation.tool, "").value[:64]
+            made = _message(observation.message, f"the message of tool {name}")
+            observation = replace(observation, tool=name)
+        elif isinstance(observation, ModelCalled):  # what an endpoint says of an error may hold its key
+            made = _message(observation.message, "the message of a model")
         else:
             return observation
         noted += made.findings
-        if isinstance(observation, Progress):
-            return replace(observation, message=made.value)
-        return replace(observation, message=made.value, tool=_message(observation.tool, "").value[:64])
+        return replace(observation, message=made.value)
 
     async def end(self, ended: Ended, specialist: Specialist, kind: str, noted: list[Finding]) -> Ended:
         """The end of a task of this kind as it may be appended, after what was `noted` while it was worked on."""
@@ -72,10 +74,21 @@ class Filter:
             text = data.decode()
         except UnicodeDecodeError:
             return data
-        made = await _aside(redact_text, text, len(data))
+        screened = await self._passed(redact_text, text, len(data), "a blob was not stored")
+        return data if screened is text else str(screened).encode()
+
+    async def value(self, value: Any) -> Any:
+        """A value as a model may be told it, or its answer be kept. Raises Stop POLICY_BLOCKED."""
+        return await self._passed(redact, value, len(encode(value)), "a message for a model or of one is held back")
+
+    async def _passed(self, look: Callable[[T], Redaction], value: T, size: int, refused: str) -> Any:
+        try:
+            made = await _aside(look, value, size)
+        except Exception as error:
+            raise Stop("INTERNAL", f"the filter failed with {type(error).__name__}; nothing passes") from None
         if made.findings and self.mode == "refuse":
-            raise Stop("POLICY_BLOCKED", f"a blob was not stored, it holds {tell(made.findings)}")
-        return str(made.value).encode() if made.findings else data
+            raise Stop("POLICY_BLOCKED", f"{refused}, it holds {tell(made.findings)}")
+        return made.value if made.findings else value
 
     def _end(self, ended: Ended, specialist: Specialist, kind: str, noted: list[Finding]) -> Ended:
         said = redact_text(ended.message, "the message")

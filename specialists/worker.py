@@ -257,7 +257,7 @@ class Worker:
         context = self._context(
             task, self._draw_execution(), specialist.tools, self._board.blobs, lambda one: self._record(job, one)
         )
-        context.screen_blob = self._filter.bytes if self._filter else None
+        context.screen = self._filter
         job: Job = Job(specialist, delivery, Execution(specialist, context, self._timing.grace_s))
         self._jobs[job.key] = job
         return job
