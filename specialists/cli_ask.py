@@ -80,7 +80,7 @@ def ask(
         if not question.strip():
             raise BadInput('the question is empty; write it in quotes: blackboard ask "how does ...?"')
         with _board(options, directory, environment) as board:
-            sys.exit(_answered(board, goal, docs, **limits))
+            sys.exit(_answered(board, goal, docs, own=board is not options, **limits))
     except (BadInput, BadModels) as error:
         options.fail(error)
     except KeyboardInterrupt:
@@ -148,8 +148,8 @@ def _board(options: BoardOptions, directory: str, environment: dict[str, str]) -
 
 @contextlib.contextmanager
 def _running(command: list[str], environment: dict[str, str]) -> Iterator["queue.SimpleQueue[dict[str, Any] | None]"]:
-    """What the process says, line by line, None when it has ended. Its group is not ours: on Ctrl-C it is we who end it,
-    once nobody needs it any more."""
+    """What the process says, line by line, None when it has ended. On Ctrl-C it is we who end it, once nobody needs it
+    any more."""
     process = subprocess.Popen(
         command,
         env=environment,
@@ -213,6 +213,7 @@ def _answered(
     options: BoardOptions,
     goal: dict[str, Any],
     docs: str,
+    own: bool,
     budget: tuple[str, ...],
     deadline: str | None,
     no_input: bool,
@@ -236,7 +237,8 @@ def _answered(
     else:
         said = "; ".join(last.get("waits") or []) or f"{last.get('code', '')} {last.get('reason', '')}".strip()
         click.echo(f"blackboard: {_clean(str(last.get('end') or 'no answer yet'))}: {_clean(said)}", err=True)
-    click.echo(f"run {run}; `blackboard why {run} answer` explains it, while the board runs", err=True)
+    first = "`blackboard up` and then " if own else ""
+    click.echo(f"run {run}: {first}`blackboard why {run} answer` explains it", err=True)
     return code
 
 
@@ -269,7 +271,7 @@ def _watched(command: list[str], quiet: bool) -> tuple[int, dict[str, Any]]:
         for line in process.stdout:
             last = json.loads(line)
             for step, settled in last.get("steps", {}).items():
-                if not quiet and step not in told and settled.startswith("0/") and settled != "0/0":
+                if not quiet and step not in told and step != "answer" and not settled.endswith("/0"):
                     told.add(step)
                     click.echo(f"  {_doing(step)} ...", err=True)
             for note in () if quiet else last.get("notes", ()):
