@@ -97,7 +97,7 @@ def _markdown(text: str) -> Iterator[_Block]:
     """Top-level blocks, each under its headings. Comments are for nobody who reads."""
     trail: dict[int, str] = {}
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
-    for token, after in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, after in zip(tokens, [*tokens[1:], None], strict=False):
         if token.level or token.map is None or token.nesting < 0:
             continue
         if token.type == "html_block" and token.content.lstrip().startswith("<!--"):

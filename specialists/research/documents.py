@@ -62,15 +62,15 @@ class Listing:
 
 def listing(folder: str) -> Listing:
     """What is in a folder. Raises NothingToRead where there is no such folder, or it cannot be listed."""
-    root = Path(folder).expanduser()
+    root, name = Path(folder).expanduser(), folder if folder.isprintable() else ascii(folder)
     try:
         if not root.exists():
-            raise NothingToRead(f"there is no folder {folder}")
+            raise NothingToRead(f"there is no folder {name}")
         if not root.is_dir():
-            raise NothingToRead(f"{folder} is a file; name the folder that it is in")
+            raise NothingToRead(f"{name} is a file; name the folder that it is in")
         os.listdir(root)
     except (OSError, ValueError) as error:
-        raise NothingToRead(f"the folder {folder!a} cannot be read: {_reason(error)}") from None
+        raise NothingToRead(f"the folder {name} cannot be read: {_reason(error)}") from None
     root = root.resolve()
     found = Listing(root)
     total = 0

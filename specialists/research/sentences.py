@@ -11,7 +11,7 @@ LONGEST = 600
 """Characters of a sentence; a longer one is no sentence."""
 _ENDS = re.compile(r"(?<=[.!?])[\"')\]*`]*\s+(?=[\"'(\[*`]*[A-Z0-9\u00c0-\u00de])")
 _ABBREVIATED = re.compile(r"(?:\b(?:e\.g|i\.e|etc|cf|vs|Mr|Mrs|Dr|No|Fig)|\b[A-Z])\.$")
-_ITEM = re.compile(r"\s*(?:[-*+]|\d{1,3}[.)])\s+")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,3}[.)])\s+")
 _FENCE = re.compile(r"\s*(?:```|~~~)")
 _RULE = re.compile(r"\s*\|?[\s:|=*_-]{3,}$")
 _LINK = re.compile(r"!?\[([^\]\n]*)\]\([^)\s]*\)")
