@@ -71,10 +71,14 @@ def ask(
     A board that runs here is used, with a worker of ours for as long as we need it; else one is started. With --nats
     the question goes to the team `research` of that board, and DIR is read where its worker runs.
     """
+    from blackboard.cli_publish import read_budget, read_duration
     from blackboard.client import BadInput
     from specialists.models import BadModels
 
     try:
+        read_budget(limits["budget"])
+        if limits["deadline"] is not None:
+            read_duration(limits["deadline"])
         environment = _environment(model, no_model, safety)
         goal = {"question": question, "path": _folder(docs, elsewhere=bool(options.nats)), "safety": safety}
         if not question.strip():

@@ -29,6 +29,8 @@ FRESH_NS = 2_000_000_000
 CANDIDATES = 60
 """Chunks that full-text search proposes, of which the best are taken."""
 QUESTION_TERMS = 40
+LEAST_WEIGHT = 1.0
+"""Of a term: among few documents, or very common words, rarity says little."""
 _VERSION = "1"
 _SCHEMA = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT);
@@ -196,7 +198,7 @@ def _weights(database: sqlite3.Connection, question: str, count: int) -> dict[st
     for term in content(question)[:QUESTION_TERMS]:
         sql = "SELECT count(*) FROM words WHERE words MATCH ?"
         having = database.execute(sql, (_quoted([term]),)).fetchone()[0]
-        found[term] = round(math.log(1 + (count - having + 0.5) / (having + 0.5)), 4)
+        found[term] = round(max(math.log(1 + (count - having + 0.5) / (having + 0.5)), LEAST_WEIGHT), 4)
     return found
 
 

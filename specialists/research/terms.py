@@ -20,7 +20,7 @@ STOPWORDS = frozenset(
     """
     a about after all also am an and any are as at be because been before being between both but by can cannot could
     did do does doing done each either for from further get gets give given gives had has have having he her here
-    him his how i if in into is it its itself just know let like many may me might mine more most much must my need
+    him his how i if in into is it its itself just know let like long many may me might mine more most much must my need
     needs no nor not now of off on once one only or other others our out over own please same say says she should
     show since so some such tell tells than that the their them themselves then there these they this those through
     to too under until up upon us use used uses using very was way we were what when where whether which while who
@@ -50,9 +50,8 @@ def terms(text: str) -> list[str]:
 
 
 def content(text: str) -> list[str]:
-    """The stems of the words that say something, each once; of all words where none of them does."""
-    every = [word.casefold() for word in words(text)]
-    said = [word for word in every if word not in STOPWORDS] or every
+    """The stems of the words that say something, each once."""
+    said = [folded for word in words(text) if (folded := word.casefold()) not in STOPWORDS]
     return list(dict.fromkeys(map(_stem, said)))
 
 
