@@ -10,7 +10,7 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults ask-real docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -39,6 +39,9 @@ mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the 
 
 llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
 	@$(BIN)/python -m tests.models.faults $(ARGS)
+
+ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a small real model; ARGS="--questions 1"
+	@$(BIN)/python -m tests.research.ask_real $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
