@@ -10,7 +10,8 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval injection docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation llm-faults ask-real eval injection docs schemas \
+	constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -45,6 +46,9 @@ llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoi
 
 eval: $(INSTALLED) ## play the scenarios that teams ship
 	@$(BIN)/python -m tests.models.evals
+
+ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a small real model; ARGS="--questions 1"
+	@$(BIN)/python -m tests.research.ask_real $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

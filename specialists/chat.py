@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, overload
 
 from pydantic import ValidationError
@@ -57,8 +58,7 @@ class Chat:
         self._unstored: list[Stored] = []
         self._known: tuple[int, int, dict[str, Any] | None] = (0, 0, None)
         """Tokens that the endpoint counted for the first so many bytes, with these parameters."""
-        if system:
-            self._say({"role": "system", "content": system})
+        self._system = system
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -79,7 +79,10 @@ class Chat:
         for what the endpoint does not take.
         """
         form = None if output is None else Form(output)
-        self._say({"role": "user", "content": text})
+        if self._system:
+            self._say(await self._screened({"role": "system", "content": self._system}))
+            self._system = ""
+        self._say(await self._screened({"role": "user", "content": text}))
         problem = ""
         code: StopCode = "INVALID_OUTPUT"
         for _ in range(self.model.repairs + 1):
@@ -103,6 +106,19 @@ class Chat:
             self._say({"role": "tool", "tool_call_id": call["id"], "content": text})
         if not calls:
             self._say({"role": "user", "content": text})
+
+    async def _screened(self, message: Message) -> Message:
+        """As the worker's filter lets it go to a model, or come from one. Raises Stop POLICY_BLOCKED."""
+        screen = self._context.screen
+        return message if screen is None else {**message, **await screen.value(dict(message))}
+
+    async def _screened_answer(self, outcome: Completion | Failed) -> Completion | Failed:
+        if isinstance(outcome, Failed):
+            return outcome
+        try:
+            return replace(outcome, message=await self._screened(outcome.message))
+        except Stop as stop:  # it was made, and is booked and told of
+            return Failed(stop.code, stop.message, counted=outcome.counted)
 
     def _say(self, message: Message) -> None:
         self._unstored.append(self._said.add(message))
@@ -170,7 +186,7 @@ class Chat:
             raise
         called = _Call(self._context, self.model, request.sha256, self._said.head)
         try:
-            outcome = await called.made(self._request(parameters, longest))
+            outcome = await self._screened_answer(await called.made(self._request(parameters, longest)))
         except asyncio.CancelledError:
             called.interrupted()
             raise
@@ -200,7 +216,7 @@ class Chat:
     async def _store(self, request: Stored) -> None:
         """The blobs that the call cites. Raises Stop TOOL_DOWN."""
         for one in (*self._unstored, request):
-            await self._context.blob(one.data, MEDIA_TYPE)
+            await self._context.store(one.data, MEDIA_TYPE)
         self._unstored.clear()
 
     async def _stored_answer(self, outcome: Completion | Failed) -> str:
@@ -211,7 +227,7 @@ class Chat:
         after = {"after": self._said.head} if self._said.head else {}
         answer = stored({"message": outcome.message} | after)
         try:
-            await self._context.blob(answer.data, MEDIA_TYPE)
+            await self._context.store(answer.data, MEDIA_TYPE)
         except Stop as stop:
             self._context.log.warning("the answer of a model is not recorded: %s", stop)
             return ""

@@ -23,6 +23,7 @@ from blackboard.client import Client
 from blackboard.queue import Entry, TaskKey
 from blackboard.server import EmbeddedServer
 from schemas.codec import encode
+from schemas.contracts import STOP_CODES
 from schemas.inputs import Ended, read_input
 from schemas.tasks import Item, Task
 from specialists import cli as commands
