@@ -46,12 +46,13 @@ class Briefing(Struct, frozen=True, omit_defaults=True):
     budget: Limits = Limits()
 
 
-class Refused(Struct, frozen=True):
-    """The plan that was proposed last, why it was refused, and how many were."""
+class Refused(Struct, frozen=True, omit_defaults=True):
+    """The plan that was proposed last, with the labels of its claim, why it was refused, and how many were."""
 
     value: Any
     reasons: tuple[str, ...]
     number: int
+    taint: Labels = ()
 
 
 class TaskState(Struct, frozen=True, omit_defaults=True):

@@ -14,7 +14,7 @@ from schemas.grants import Grant, both
 from schemas.inputs import Question
 from schemas.playbooks import PLANNING
 from schemas.steps import PlanStep, Voice
-from schemas.taint import Labels
+from schemas.taint import Labels, joined
 from schemas.tasks import Answered, Item, ReadFact, Receipt, Task, Undo
 from schemas.usage import Limits
 from supervisor.briefings import BRIEFING_BYTES, ContractAt, planning
@@ -56,9 +56,10 @@ def granted(work: Work) -> Grant | None:
 
 
 def tainted(work: Work, task: TaskState, at: int) -> Labels:
-    """The labels of what an attempt carries: of the claims that differ, or of all that its step sees."""
+    """The labels of what an attempt carries: of the claims that differ; or of all that its step sees, and of a plan
+    that was refused."""
     if task.index < 0:
-        return work.taint(at)
+        return joined(work.taint(at), task.refused.taint if task.refused else ())
     names = group_tasks(task.step, work.state.steps[task.step], task.group)
     return claimed_with(work.state, names, work.key(task.index))
 

@@ -97,7 +97,8 @@ def _plan(draft: Draft, step: PlanStep, key: str, said: Candidate, declined: tup
     assert step.plans is not None
     planned = judged(draft, step, said.value)
     if isinstance(planned, tuple):
-        commit(draft, step, key, Value(said.value, step.merge, said.task, said.by, declined=declined))
+        taint = claimed_with(draft.state, [said.task], key)
+        commit(draft, step, key, Value(said.value, step.merge, said.task, said.by, declined=declined, taint=taint))
         extend(draft, step, said.task, said.by, planned)
         return
     task = draft.state.tasks[said.task]

@@ -24,6 +24,7 @@ from tests.end_to_end.support import run_until
 from tests.mcp.servers import PATIENCE_S
 
 HOWS = ("stdio", "http")
+pytestmark = pytest.mark.timeout(180)  # servers import for seconds where the machine is busy
 READING = {"teams", "wait", "show", "facts", "why", "inbox"}
 ANSWERING = {"approve", "deny", "answer"}
 

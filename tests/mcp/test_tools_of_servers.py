@@ -18,6 +18,7 @@ from tests.mcp.servers import ALL, codes, command, files, free_port, is_alive, l
 from tests.specialists.bench import Bench, Word, echo, named
 
 HOWS = ("stdio", "http")
+pytestmark = pytest.mark.timeout(180)  # servers import for seconds where the machine is busy
 
 
 @asynccontextmanager

@@ -10,6 +10,7 @@ from schemas.grants import Grant
 from schemas.playbooks import read_playbook
 from schemas.taint import LABELS_LIMIT, joined
 from supervisor.policy import child_run
+from tests.planning.proposing import proposed, says
 from tests.supervisor.scenario import Said, Scenario, ended, event, given, goal, offer, step, teach
 from tests.supervisor.test_children import settle
 
@@ -209,3 +210,25 @@ def test_grants_that_mean_nothing_are_refused() -> None:
     assert "grant: a value calls no tools" in str(read_playbook(data, "t"))
     with pytest.raises(ValueError, match="tools"):
         Goal.model_validate({"team": "t", "grant": {"tools": ["a b"]}})
+
+
+# --- plans that are proposed ------------------------------------------------------------------------------------------
+
+
+def test_steps_of_a_plan_are_granted_no_more_than_who_proposed_it_and_see_where_it_came_from() -> None:
+    plan = teach(step("plan", "plan", plans={}, grant={"tools": ["read"]}))
+    scenario = given(offer("w", "work"), offer("p", "plan"), plan, goal())
+    assert grants(scenario) == {"plan": Grant(("read",))}
+    said = says([proposed("a")])
+    said.body["claims"][0]["taint"] = [*WEB]
+    scenario.say(said)
+    assert grants(scenario) == {"plan_a": Grant(("read",))}
+    assert taints(scenario) == {"plan_a": WEB}
+
+
+def test_plan_that_was_refused_taints_who_is_asked_again() -> None:
+    scenario = given(offer("w", "work"), offer("p", "plan"), teach(step("plan", "plan", plans={})), goal())
+    said = says([proposed("a", "nobody-does-this")])
+    said.body["claims"][0]["taint"] = [*WEB]
+    scenario.say(said)
+    assert taints(scenario) == {"plan": WEB}
