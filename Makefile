@@ -10,8 +10,8 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults ask-real eval injection docs schemas \
-	constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation effects llm-faults ask-real eval injection docs \
+	schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -49,6 +49,9 @@ eval: $(INSTALLED) ## play the scenarios that teams ship
 
 ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a small real model; ARGS="--questions 1"
 	@$(BIN)/python -m tests.research.ask_real $(ARGS)
+
+effects: $(INSTALLED) ## crash a worker at every await of an effect, and read the ledger of what it paid; SEEDS=50 SEED=7
+	@$(BIN)/python -m tests.effects $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

@@ -115,7 +115,7 @@ class Gateway:
         """Undo an effect of an earlier execution, by the tool that its own one names. Raises Stop, NeedsInput."""
 
         async def call(tool: Tool, arguments: dict[str, Any]) -> Any:
-            return (await self._call(tool, arguments, cut=False))[0]
+            return (await self._call(tool, arguments, False))[0]
 
         return await self.effects.undo(asked, self._tools, call)
 

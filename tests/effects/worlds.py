@@ -15,6 +15,7 @@ from blackboard.simulation.processes import Process
 from blackboard.simulation.world import simulate
 from schemas.playbooks import Gate, Playbook, Step
 from specialists.specialist import Context, Specialist, Stop, specialist
+from specialists.tools import SETTLE_S
 from specialists.worker import Worker
 from tests.effects.service import Service
 
@@ -52,6 +53,7 @@ class Case:
     fails: bool = False
     workers: int = 1
     disturb: str = "crash"
+    settle_s: float = SETTLE_S
     faults: Faults = CALM
 
 
@@ -128,7 +130,7 @@ def parts_with(moments: Moments) -> Parts:
 
 
 def payer(service: Service, case: Case) -> Specialist:
-    tools = service.tools(probe=case.probe, undo=case.undo)
+    tools = service.tools(probe=case.probe, undo=case.undo, settle_s=case.settle_s)
 
     @specialist("payer", offers="pay", authority="effect", tools=tools, deadline_s=60, attempts=3, concurrency=1)
     async def pay(item: Asked, context: Context) -> Paid:
