@@ -10,7 +10,7 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation plan-real llm-faults eval docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,9 @@ simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual 
 
 mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
 	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+plan-real: $(INSTALLED) $(MODELS) ## plans of a small real model, judged by the supervisor; TRIES=20
+	@$(BIN)/python -m tests.planning.real $(if $(TRIES),--tries $(TRIES)) $(ARGS)
 
 llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
 	@$(BIN)/python -m tests.models.faults $(ARGS)
