@@ -30,7 +30,7 @@ from specialists.models import SCRIPT, BadModels, Model
 from specialists.recording import recorded
 from specialists.spans import chat_span, end_of_chat
 from specialists.stop import Stop, bounded
-from specialists.strict import Form
+from specialists.strict import Calls, Form
 
 T = TypeVar("T")
 Mode = Literal["schema", "tool", "json"]
@@ -70,15 +70,19 @@ class Chat:
     @overload
     async def ask(self, text: str, output: type[T]) -> T: ...
 
+    @overload
+    async def ask(self, text: str, output: Calls[T]) -> T: ...
+
     async def ask(self, text: str, output: Any = None) -> Any:
-        """What the model answers to one more message: a text, or a value of the type `output`.
+        """What the model answers to one more message: a text, a value of the type `output`, or what `output` makes of
+        calls of functions, for models that can call them.
 
         An answer that does not fit is given back to the model with what is wrong, `model.repairs` times. Raises Stop:
         BUDGET_EXCEEDED before a call that the budget might not bear; TOOL_DOWN and TIMEOUT where the endpoint fails,
         after `model.attempts`; INVALID_OUTPUT; POLICY_BLOCKED where the endpoint or the model refuses; INVALID_INPUT
         for what the endpoint does not take.
         """
-        form = None if output is None else Form(output)
+        form = output if output is None or isinstance(output, Calls) else Form(output)
         if self._system:
             self._say(await self._screened({"role": "system", "content": self._system}))
             self._system = ""
@@ -125,7 +129,7 @@ class Chat:
 
     # --- one answer ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, form: Form | None) -> Completion:
+    async def _answer(self, form: Form | Calls[Any] | None) -> Completion:
         """An answer, in the first form that the endpoint takes. Raises Stop."""
         modes = self._modes(form)
         while True:
@@ -138,8 +142,8 @@ class Chat:
             if not outcome.form or not modes:
                 raise Stop(outcome.code, f"{self.model.name}: {outcome.message}")
 
-    def _modes(self, form: Form | None) -> list[Mode | None]:
-        if form is None:
+    def _modes(self, form: Form | Calls[Any] | None) -> list[Mode | None]:
+        if form is None or isinstance(form, Calls):
             return [None]
         if self.model.structured != "auto":
             return [self.model.structured]
@@ -340,7 +344,7 @@ class _Call:
         telling.add_done_callback(self._progress.discard)
 
 
-def _parameters(model: Model, form: Form | None, mode: Mode | None) -> dict[str, Any]:
+def _parameters(model: Model, form: Form | Calls[Any] | None, mode: Mode | None) -> dict[str, Any]:
     """How the model is asked, beside the messages. `instruction` is for a message after the others."""
     made: dict[str, Any] = {}
     if model.temperature is not None:
@@ -349,6 +353,8 @@ def _parameters(model: Model, form: Form | None, mode: Mode | None) -> dict[str,
         made["seed"] = model.seed
     if form is None:
         return made
+    if isinstance(form, Calls):
+        return made | {"tools": form.tools, "tool_choice": "required"}
     match mode:
         case "schema":
             schema = {"name": "answer", "schema": form.schema, "strict": form.is_strict}
@@ -376,9 +382,11 @@ def _refusal(answer: Completion) -> tuple[str, StopCode]:
     return "", "INVALID_OUTPUT"
 
 
-def _value(message: Message, form: Form) -> Any:
+def _value(message: Message, form: Form | Calls[Any]) -> Any:
     """Raises ValueError, as pydantic's ValidationError too."""
     calls = message.get("tool_calls", [])
+    if isinstance(form, Calls):
+        return form.read(calls)
     text = calls[0]["function"]["arguments"] if calls else message["content"]
     try:
         value = json.loads(_without_fence(text))
