@@ -33,7 +33,7 @@ from blackboard.simulation.lies import LyingLog, check_lies
 from blackboard.simulation.live import live
 from blackboard.simulation.parts import Broken, Chains, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
-from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
+from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Proposes, Script, scripted_tool
 from blackboard.simulation.shrink import shrunk
 from blackboard.simulation.world import simulate
 from schemas.bids import Bid
@@ -50,6 +50,7 @@ __all__ = [
     "Hands",
     "OneOf",
     "Person",
+    "Proposes",
     "Published",
     "Report",
     "RunReport",
@@ -66,7 +67,7 @@ _NAMES = {
     "Supervisor": "supervisor.service:Supervisor",
     "redecide": REDECIDE,
     "Worker": "specialists.worker:Worker",
-    "Begun": "specialists.worker:Begun",
+    "Begun": "specialists.worker_events:Begun",
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
     "Gateway": "specialists.gateway:Gateway",
@@ -137,7 +138,7 @@ class ScriptedSpecialist:
     """A specialist that says what a test wants. `specialist` is a real one: give it to a Worker, or attach it.
 
     answers: a function of the item's input, or one value for all; a tuple holds one answer for each attempt, the last
-    for all that follow; an answer may be Fails(code), Asks(question), Hands(to) or OneOf(answers).
+    for all that follow; an answer may be Fails(code), Asks(question), Hands(to), Proposes(steps) or OneOf(answers).
     failure_rate: how often an attempt fails instead, with one of `codes`. delay_s: least and most seconds that an item
     takes. tokens, micro_usd: used for each item; overspend: half of the items use that many times as much. uses: tools
     that it calls for each item; `tools` are those that it has: functions, or names of tools that do nothing. bid: what

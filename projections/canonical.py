@@ -10,7 +10,9 @@ from msgspec.structs import replace
 
 from schemas import events as e
 from schemas.events_of_effects import Source
+from schemas.grants import Grant
 from schemas.steps import PlanStep, Voice
+from schemas.taint import Labels
 from schemas.usage import Amount, Limits, Usage
 
 LATE_LIMIT = 100
@@ -36,6 +38,23 @@ class Reservation(Struct, frozen=True):
     limits: Limits
 
 
+class Briefing(Struct, frozen=True, omit_defaults=True):
+    """What an attempt at a plan is told: of which contracts, how many more there are, and what is left."""
+
+    contracts: tuple[Voice, ...]
+    left_out: int = 0
+    budget: Limits = Limits()
+
+
+class Refused(Struct, frozen=True, omit_defaults=True):
+    """The plan that was proposed last, with the labels of its claim, why it was refused, and how many were."""
+
+    value: Any
+    reasons: tuple[str, ...]
+    number: int
+    taint: Labels = ()
+
+
 class TaskState(Struct, frozen=True, omit_defaults=True):
     """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started,
     `hops` those after which it was handed on, `fallbacks` those after which another specialist took over, `stale` those
@@ -44,7 +63,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`.
     `open` are the reservations of attempts that have not said what they used. `ended` is the number of the event with
     which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1. `calls` is the
-    number of the last call of a tool that failed in the execution `calling`.
+    number of the last call of a tool that failed in the execution `calling`. One that proposes a plan has a `briefing`,
+    and where its last plan was refused it is told why.
     """
 
     step: str
@@ -70,6 +90,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     index: int = -1
     calling: str = ""
     calls: int = 0
+    briefing: Briefing | None = None
+    refused: Refused | None = None
     code: e.StopCode | Literal[""] = ""
     message: str = ""
     claims: tuple[e.Claim, ...] = ()
@@ -141,11 +163,13 @@ class Earlier(Struct, frozen=True, omit_defaults=True):
     step: str
     by: str
     losers: tuple[e.Loser, ...] = ()
+    taint: Labels = ()
 
 
 class Fact(Struct, frozen=True, omit_defaults=True):
     """`version` is the number of the event that committed it. `previous` are the values that it took the place of, the
-    oldest first; `stale` the keys of newer facts that the claim did not know of."""
+    oldest first; `stale` the keys of newer facts that the claim did not know of; `taint` the labels of content from
+    outside that it may rest on."""
 
     value: Any
     version: int
@@ -158,6 +182,7 @@ class Fact(Struct, frozen=True, omit_defaults=True):
     policy_version: int = 1
     stale: tuple[str, ...] = ()
     previous: tuple[Earlier, ...] = ()
+    taint: Labels = ()
 
 
 class Breaker(Struct, frozen=True):
@@ -238,8 +263,9 @@ class State(Struct, frozen=True, omit_defaults=True):
     Of the budget `reserved` is set aside for attempts whose end has not come, `charged` is used, and `overrun` is what
     was used beyond it: `charged + reserved <= budget` where there is one, and what specialists reported is
     `charged + overrun`. `ready` are the tasks that go on as soon as there is room, beside those never dispatched;
-    `repeats` counts equal outcomes, `replaced` the facts that got a newer version. `effects` are by their keys;
-    `ending` says how a run will end that still undoes them.
+    `repeats` counts equal outcomes, `replaced` the facts that got a newer version. `grant` narrows what tasks may call,
+    `taint` are the labels that all of them begin with. `effects` are by their keys; `ending` says how a run will end
+    that still undoes them.
     """
 
     log: str
@@ -255,6 +281,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     input: dict[str, Any] = {}
     approve: bool = False
     parent: e.Parent | None = None
+    grant: Grant | None = None
+    taint: Labels = ()
     plan: tuple[PlanStep, ...] = ()
     returns: dict[str, str] = {}
     result_schema: dict[str, Any] = {}

@@ -37,12 +37,14 @@ class EffectGrant(Artefact):
 
 
 class ToolGrant(Artefact):
-    """A tool that the specialist may use, and within which scopes. With `confirm` a person approves each call. `effect`
-    is set where a call changes the world."""
+    """A tool that the specialist may use, and within which scopes. With `confirm` a person approves each call.
+    `definition`: SHA-256 of what a server of tools says of it: its description and schemas, which may not change.
+    `effect` is set where a call changes the world."""
 
     tool: Token
     scopes: list[str] = []
     confirm: bool = False
+    definition: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
     effect: EffectGrant | None = None
 
 

@@ -9,11 +9,15 @@ from msgspec.structs import fields
 
 from schemas import events as e
 from schemas import events_of_effects as f
+from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 
 EventUnion = (
     e.RunOpened
     | e.PlanCommitted
     | e.PlanRevised
+    | PlanAsked
+    | PlanRefused
+    | PlanExtended
     | e.GateOpened
     | e.GateAnswered
     | e.CapabilityAwaited

@@ -9,7 +9,7 @@ import re
 from typing import Annotated, Any, Literal
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schemas.codec import MESSAGE_DEPTH, digest, sha256, too_deep
 from schemas.effects import ROUNDS_LIMIT
@@ -17,6 +17,7 @@ from schemas.events import Claim, Silence, StopCode
 from schemas.events_of_effects import Source
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
+from schemas.taint import Labels
 from schemas.usage import Count, Limits, Usage
 
 ExecutionId = Annotated[str, Meta(min_length=1, max_length=64)]
@@ -189,7 +190,7 @@ class CapabilityCame(
 
 class ChildEnded(Struct, tag_field="type", tag="child_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The child run of a task has ended; `version` and `h` cite its history. `held` is what is still reserved there for
-    attempts that have not said what they used."""
+    attempts that have not said what they used; `taint` the labels of its facts."""
 
     v: Literal[1] = 1
     task: str
@@ -202,6 +203,7 @@ class ChildEnded(Struct, tag_field="type", tag="child_ended", frozen=True, kw_on
     version: int
     h: str
     held: Limits = Limits()
+    taint: Labels | UnsetType = UNSET
 
 
 class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_only=True, forbid_unknown_fields=True):

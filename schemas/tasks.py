@@ -8,6 +8,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from schemas.grants import Grant
+from schemas.taint import Labels
 from schemas.usage import Limits
 
 
@@ -60,7 +62,8 @@ class Task(Struct, frozen=True, kw_only=True):
       `reconcile`: the input of the one item is `{key, values}`, the different values that were claimed; `undo`: the
       input of the one item is an Undo.
     budget: what the attempt may use at most. answers: what people said to what earlier attempts asked. effects: what is
-      known of effects that the task has begun.
+      known of effects that the task has begun. grant: which of its tools the specialist may call for this task, beside
+      what its contract says. taint: labels of the content from outside that is, or may be, in what the task carries.
     """
 
     log: str
@@ -78,6 +81,8 @@ class Task(Struct, frozen=True, kw_only=True):
     kind: Literal["work", "bid", "reconcile", "undo"] = "work"
     budget: Limits = Limits()
     answers: tuple[Answered, ...] = ()
+    grant: Grant | None = None
+    taint: Labels = ()
     effects: tuple[Receipt, ...] = ()
 
 

@@ -11,6 +11,7 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, overload
 
 from pydantic import ValidationError
@@ -29,7 +30,7 @@ from specialists.models import SCRIPT, BadModels, Model
 from specialists.recording import recorded
 from specialists.spans import chat_span, end_of_chat
 from specialists.stop import Stop, bounded
-from specialists.strict import Form
+from specialists.strict import Calls, Form
 
 T = TypeVar("T")
 Mode = Literal["schema", "tool", "json"]
@@ -57,8 +58,7 @@ class Chat:
         self._unstored: list[Stored] = []
         self._known: tuple[int, int, dict[str, Any] | None] = (0, 0, None)
         """Tokens that the endpoint counted for the first so many bytes, with these parameters."""
-        if system:
-            self._say({"role": "system", "content": system})
+        self._system = system
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -70,16 +70,23 @@ class Chat:
     @overload
     async def ask(self, text: str, output: type[T]) -> T: ...
 
+    @overload
+    async def ask(self, text: str, output: Calls[T]) -> T: ...
+
     async def ask(self, text: str, output: Any = None) -> Any:
-        """What the model answers to one more message: a text, or a value of the type `output`.
+        """What the model answers to one more message: a text, a value of the type `output`, or what `output` makes of
+        calls of functions, for models that can call them.
 
         An answer that does not fit is given back to the model with what is wrong, `model.repairs` times. Raises Stop:
         BUDGET_EXCEEDED before a call that the budget might not bear; TOOL_DOWN and TIMEOUT where the endpoint fails,
         after `model.attempts`; INVALID_OUTPUT; POLICY_BLOCKED where the endpoint or the model refuses; INVALID_INPUT
         for what the endpoint does not take.
         """
-        form = None if output is None else Form(output)
-        self._say({"role": "user", "content": text})
+        form = output if output is None or isinstance(output, Calls) else Form(output)
+        if self._system:
+            self._say(await self._screened({"role": "system", "content": self._system}))
+            self._system = ""
+        self._say(await self._screened({"role": "user", "content": text}))
         problem = ""
         code: StopCode = "INVALID_OUTPUT"
         for _ in range(self.model.repairs + 1):
@@ -104,12 +111,25 @@ class Chat:
         if not calls:
             self._say({"role": "user", "content": text})
 
+    async def _screened(self, message: Message) -> Message:
+        """As the worker's filter lets it go to a model, or come from one. Raises Stop POLICY_BLOCKED."""
+        screen = self._context.screen
+        return message if screen is None else {**message, **await screen.value(dict(message))}
+
+    async def _screened_answer(self, outcome: Completion | Failed) -> Completion | Failed:
+        if isinstance(outcome, Failed):
+            return outcome
+        try:
+            return replace(outcome, message=await self._screened(outcome.message))
+        except Stop as stop:  # it was made, and is booked and told of
+            return Failed(stop.code, stop.message, counted=outcome.counted)
+
     def _say(self, message: Message) -> None:
         self._unstored.append(self._said.add(message))
 
     # --- one answer ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, form: Form | None) -> Completion:
+    async def _answer(self, form: Form | Calls[Any] | None) -> Completion:
         """An answer, in the first form that the endpoint takes. Raises Stop."""
         modes = self._modes(form)
         while True:
@@ -122,8 +142,8 @@ class Chat:
             if not outcome.form or not modes:
                 raise Stop(outcome.code, f"{self.model.name}: {outcome.message}")
 
-    def _modes(self, form: Form | None) -> list[Mode | None]:
-        if form is None:
+    def _modes(self, form: Form | Calls[Any] | None) -> list[Mode | None]:
+        if form is None or isinstance(form, Calls):
             return [None]
         if self.model.structured != "auto":
             return [self.model.structured]
@@ -170,7 +190,7 @@ class Chat:
             raise
         called = _Call(self._context, self.model, request.sha256, self._said.head)
         try:
-            outcome = await called.made(self._request(parameters, longest))
+            outcome = await self._screened_answer(await called.made(self._request(parameters, longest)))
         except asyncio.CancelledError:
             called.interrupted()
             raise
@@ -200,7 +220,7 @@ class Chat:
     async def _store(self, request: Stored) -> None:
         """The blobs that the call cites. Raises Stop TOOL_DOWN."""
         for one in (*self._unstored, request):
-            await self._context.blob(one.data, MEDIA_TYPE)
+            await self._context.store(one.data, MEDIA_TYPE)
         self._unstored.clear()
 
     async def _stored_answer(self, outcome: Completion | Failed) -> str:
@@ -211,7 +231,7 @@ class Chat:
         after = {"after": self._said.head} if self._said.head else {}
         answer = stored({"message": outcome.message} | after)
         try:
-            await self._context.blob(answer.data, MEDIA_TYPE)
+            await self._context.store(answer.data, MEDIA_TYPE)
         except Stop as stop:
             self._context.log.warning("the answer of a model is not recorded: %s", stop)
             return ""
@@ -324,7 +344,7 @@ class _Call:
         telling.add_done_callback(self._progress.discard)
 
 
-def _parameters(model: Model, form: Form | None, mode: Mode | None) -> dict[str, Any]:
+def _parameters(model: Model, form: Form | Calls[Any] | None, mode: Mode | None) -> dict[str, Any]:
     """How the model is asked, beside the messages. `instruction` is for a message after the others."""
     made: dict[str, Any] = {}
     if model.temperature is not None:
@@ -333,6 +353,8 @@ def _parameters(model: Model, form: Form | None, mode: Mode | None) -> dict[str,
         made["seed"] = model.seed
     if form is None:
         return made
+    if isinstance(form, Calls):
+        return made | {"tools": form.tools, "tool_choice": "required"}
     match mode:
         case "schema":
             schema = {"name": "answer", "schema": form.schema, "strict": form.is_strict}
@@ -360,9 +382,11 @@ def _refusal(answer: Completion) -> tuple[str, StopCode]:
     return "", "INVALID_OUTPUT"
 
 
-def _value(message: Message, form: Form) -> Any:
+def _value(message: Message, form: Form | Calls[Any]) -> Any:
     """Raises ValueError, as pydantic's ValidationError too."""
     calls = message.get("tool_calls", [])
+    if isinstance(form, Calls):
+        return form.read(calls)
     text = calls[0]["function"]["arguments"] if calls else message["content"]
     try:
         value = json.loads(_without_fence(text))

@@ -12,7 +12,7 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -20,8 +20,10 @@ from msgspec.structs import replace
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
+from schemas.grants import Grant
 from schemas.inputs import EffectIntended, ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
+from schemas.taint import Labels
 from schemas.tasks import Answered, Item, ReadFact, Task, Undo
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
@@ -30,12 +32,22 @@ from specialists.gateway import Gateway
 from specialists.ledger import Ledger
 from specialists.specialist import Facts, Specialist
 from specialists.stop import WEEK_S, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Reply, Tool
+from specialists.tools import Described, Function, Reply, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
 Record = Callable[[Observation | EffectIntended], Awaitable[bool]]
 """Appends an observation; whether the log took it, which it does not only where another has the right to an effect."""
+
+
+class Screen(Protocol):
+    """What stands between a specialist and what others will read. Both raise Stop POLICY_BLOCKED."""
+
+    async def bytes(self, data: bytes) -> bytes: ...
+
+    async def value(self, value: Any) -> Any: ...
+
+
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -46,7 +58,8 @@ class WorkContext:
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
     record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
     the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
-    them is. Tools are called by the `gateway`, which sees what stands here.
+    them is. Tools are called by the `gateway`, which sees what stands here. `screen` makes of what goes to the board's
+    store, and to models, what may go there.
     """
 
     gateway: ClassVar[type[Gateway]] = Gateway
@@ -58,6 +71,7 @@ class WorkContext:
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
         self.spans: list[Span] = []
+        self.screen: Screen | None = None
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
@@ -126,6 +140,17 @@ class WorkContext:
             )
         )
 
+    @property
+    def tools(self) -> list[Described]:
+        return self._gateway.described()
+
+    @property
+    def taint(self) -> Labels:
+        return self._gateway.taint
+
+    def outside(self, *labels: str) -> None:
+        self._gateway.read(*labels)
+
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
         return await self._gateway.call(tool, arguments)
 
@@ -140,6 +165,10 @@ class WorkContext:
         return await self._gateway.undo(msgspec.convert(asked, Undo))
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
+        return await self.store(await self.screen.bytes(data) if self.screen else data, media_type)
+
+    async def store(self, data: bytes, media_type: str) -> Blob:
+        """Store bytes as they are: what has been screened."""
         try:
             return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
         except BlobsUnavailable as error:
@@ -193,7 +222,7 @@ class LocalContext(WorkContext):
     answer, by the text of the question or its digest. `observations` are those that would have gone onto the board.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a task, as far as it matters here
         self,
         specialist: Specialist | None = None,
         facts: Mapping[str, Any] | None = None,
@@ -204,6 +233,8 @@ class LocalContext(WorkContext):
         answers: Mapping[str, Any] | None = None,
         kind: Literal["work", "bid", "reconcile"] = "work",
         attempt: int = 1,
+        grant: Grant | None = None,
+        taint: Labels = (),
     ) -> None:
         self.observations: list[Observation | EffectIntended] = []
         self._said = dict(answers or {})
@@ -223,6 +254,8 @@ class LocalContext(WorkContext):
             span="0" * 16,
             kind=kind,
             budget=specialist.budget.limits() if specialist else Limits(),
+            grant=grant,
+            taint=taint,
         )
         super().__init__(task, "local", specialist.tools if specialist else {}, blobs or MemoryBlobs(), self._remember)
 

@@ -63,7 +63,8 @@ class Execution:
     def used_in_vain(self) -> Ended | None:
         """What is left to be said of a cancelled execution that has used something, or has effects, of which the run
         wants to know that none is under way any more. It has no other use for it."""
-        if self.interruption != "cancelled" or (self.context.usage == Usage() and not self.specialist.has_effects):
+        changes = any(tool.effect for tool in self.specialist.tools.values())
+        if self.interruption != "cancelled" or (self.context.usage == Usage() and not changes):
             return None
         return self._end(Result(code="TIMEOUT", message="cancelled"))
 
@@ -95,7 +96,7 @@ class Execution:
             if result.code:
                 silences.append(Silence(item.key, result.code, result.message))
             else:
-                claims.append(Claim(item.key, result.value, result.confidence))
+                claims.append(Claim(item.key, result.value, result.confidence, self.context.taint))
             await asyncio.sleep(0)  # a specialist that never waits must not stop the heartbeat
         return self._end(claims=tuple(claims), silences=tuple(silences))
 

@@ -1,8 +1,9 @@
 """The gateway: each call of a tool by a specialist passes here, and nothing else calls one.
 
 In this order, and each refusal is an observation `tool_called` with its code: the tool is one of the specialist's, by
-exactly its name; the arguments are valid; the budget holds the call; a person has approved it where that is wanted.
-Then the function is called (`_perform`, the only place), with a time-out of its own, and where it changes the world by
+exactly its name; the arguments are valid; the task grants it; it does not write once content from outside was read,
+unless a person approves just that; the budget holds the call; a person has approved it where that is wanted. Then the
+function is called (`_perform`, the only place), with a time-out of its own, and where it changes the world by
 `effects`, which sees to it that it is done once; what it gives has a limit of size; and the call is recorded with the
 digests of what went in and came out.
 """
@@ -25,12 +26,13 @@ from schemas.codec import canonical, sha256
 from schemas.events import StopCode
 from schemas.inputs import EffectIntended, Observation, Question, ToolCalled
 from schemas.spans import Span
+from schemas.taint import Labels, joined
 from schemas.tasks import Answered, Task, Undo
 from specialists.effects import Effects
 from specialists.ledger import Ledger
 from specialists.spans import tool_span
 from specialists.stop import EffectUnknown, Stop, bounded, describe
-from specialists.tools import Function, Reply, Tool
+from specialists.tools import Described, Function, Reply, Tool
 
 GRACE_S = 0.1
 """How long a tool that was cancelled at its time-out may take to end before the call goes on without it."""
@@ -57,13 +59,26 @@ class Desk(Protocol):
 
 
 class Gateway:
-    """Calls the tools of one execution. `tools` are those that its specialist has, by name."""
+    """Calls the tools of one execution. `tools` are those that its specialist has, by name; `taint` are the labels of
+    the content from outside that the execution has read until now."""
 
     def __init__(self, desk: Desk, tools: Mapping[str, Tool]) -> None:
         self._desk, self._tools = desk, tools
+        self.taint = joined(desk.task.taint)
         self.effects = Effects(desk, self._perform)
         self._requested: Counter[str] = Counter()
         self._told = 0
+
+    def read(self, *labels: str) -> None:
+        """Content from outside was read: all that follows in this execution may come of it."""
+        self.taint = joined(self.taint, labels)
+
+    def described(self) -> list[Described]:
+        """The tools that may be called, for a model. What a server says of its tools is content from outside."""
+        task = self._desk.task
+        usable = [one for one in self._tools.values() if not (task.grant and task.grant.refuses(one.name, one.scopes))]
+        self.read(*(one.label for one in usable if one.outside and one.foreign))
+        return [one.described() for one in usable]
 
     def granted(self, tool: str | Function) -> Tool | None:
         """The tool that is meant, where it is one of the specialist's."""
@@ -132,10 +147,18 @@ class Gateway:
 
     async def _checked(self, tool: Tool, arguments: dict[str, Any], cut: bool) -> tuple[Any, bytes]:
         """Call a tool with valid arguments, where nothing speaks against it; what it gives, and that as bytes."""
+        grant = self._desk.task.grant
+        if grant and (refusal := grant.refuses(tool.name, tool.scopes)):
+            await self._refuse(tool.name, arguments, "POLICY_BLOCKED", refusal)
+        tainted = self.taint if tool.writes and tool.taint != "allow" else ()
+        if tainted and not tool.may_ask:
+            refusal = f"{tool.name} writes, and this execution has read content from outside ({', '.join(tainted)}): a "
+            refusal += "person has to approve such a call, with tool(..., confirm=True) or taint='confirm'"
+            await self._refuse(tool.name, arguments, "POLICY_BLOCKED", refusal)
         if refusal := self._desk.ledger.refuses_call(tool.price_micro_usd):
             await self._refuse(tool.name, arguments, "BUDGET_EXCEEDED", refusal)
-        if tool.confirm:
-            self._confirm(tool, arguments)
+        if tool.confirm or tainted:
+            self._confirm(tool, arguments, tainted)
         number = self._desk.ledger.usage.tool_calls + 1
         span = functools.partial(tool_span, self._desk.task, self._desk.execution, tool, number)
         with telemetry.measured(span, self._desk.spans.append):
@@ -145,11 +168,11 @@ class Gateway:
         await self._tell(self._called(name, arguments, code, message))
         raise Stop(code, message)
 
-    def _confirm(self, tool: Tool, arguments: dict[str, Any]) -> None:
+    def _confirm(self, tool: Tool, arguments: dict[str, Any], tainted: Labels) -> None:
         """Raise the question whether this call may be made, unless it was approved. An approval is for one call."""
         specialist = self._desk.task.specialist
         first = tool.request(specialist, arguments, 1).question.digest
-        request = tool.request(specialist, arguments, self._requested[first] + 1)
+        request = tool.request(specialist, arguments, self._requested[first] + 1, tainted)
         if self._desk.answer_to(request.question) is None:
             raise request
         self._requested[first] += 1
@@ -162,7 +185,11 @@ class Gateway:
         self._desk.ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
         called = self._called(tool.name, arguments)  # before the tool can change them
         try:
-            result = await (self.effects.perform if tool.effect else self._perform)(tool, arguments)
+            try:
+                result = await (self.effects.perform if tool.effect else self._perform)(tool, arguments)
+            finally:
+                if tool.outside:  # also what it raises comes from there
+                    self.read(tool.label)
         except asyncio.CancelledError:
             told = _with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began)
             self._desk.unrecorded.append(self._numbered(told))

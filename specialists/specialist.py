@@ -21,13 +21,14 @@ from schemas.contracts import ALWAYS, STOP_CODES, Contract
 from schemas.events import StopCode
 from schemas.goals import explain
 from schemas.playbooks import Playbook
+from schemas.taint import Labels
 from schemas.tasks import ReadFact, Task
 from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
 from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
 from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, NotDone, Stop, bounded, describe
-from specialists.tools import Done, Function, Reply, Tool, tool, tools_by_name
+from specialists.tools import Described, Done, Function, Reply, Tool, ToolSource, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
@@ -113,6 +114,21 @@ class Context(Protocol):
 
     async def progress(self, message: str, fraction: float | None = None) -> None:
         """Tell those who watch; `fraction` is 0 to 1. Best effort: it may be dropped and raises nothing."""
+        ...
+
+    @property
+    def tools(self) -> list[Described]:
+        """The tools that may be called for this task, as a model sees them."""
+        ...
+
+    @property
+    def taint(self) -> Labels:
+        """Labels of the content from outside that this execution has read, or was given; its claims carry them."""
+        ...
+
+    def outside(self, *labels: str) -> None:
+        """Say that content from outside was read, such as `documents`, otherwise than with a tool that is marked so:
+        from now on no tool that writes is called without a person's approval."""
         ...
 
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
@@ -228,11 +244,6 @@ class Specialist:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
 
-    @property
-    def has_effects(self) -> bool:
-        """Whether one of its tools changes the world."""
-        return any(one.effect for one in self.tools.values())
-
     async def undo(self, input: dict[str, Any], context: Context) -> Result:
         """Undo an effect of an earlier execution, a schemas.tasks.Undo as JSON. As `invoke` otherwise."""
         try:
@@ -339,7 +350,7 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     backoff_max_s: float | None = None,
     version: int = 1,
     authority: Authority = "observe",
-    tools: Sequence[Function | Tool] = (),
+    tools: Sequence[Function | Tool | ToolSource] = (),
     budget: goals.Budget | None = None,
     stops: Sequence[StopCode] | None = None,
     typical_usd: Usd | None = None,
@@ -355,11 +366,11 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried, the next time after
     backoff_s, doubled each time, backoff_max_s at most (default 60, or backoff_s where that is more). authority:
     `propose` may hand its tasks on, `effect` may change the world. tools: functions that it may call through
-    `context.tool`, or what `tool` makes of them. budget: what one attempt may use. stops: codes with which it may end
-    beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs and takes.
-    wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the context, that
-    gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time in one
-    worker. description: default the first line of the docstring. Raises BadSpecialist.
+    `context.tool`, what `tool` makes of them, or an `mcp_server`. budget: what one attempt may use. stops: codes with
+    which it may end beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs
+    and takes. wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the
+    context, that gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time
+    in one worker. description: default the first line of the docstring. Raises BadSpecialist.
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
@@ -421,7 +432,7 @@ def _checked(made: Specialist) -> Specialist:
         raise BadSpecialist(f"stops= has {unknown[0]!r}; the codes are {', '.join(sorted(STOP_CODES))}")
     if made.backoff_max_s < made.backoff_s:
         raise BadSpecialist("backoff_max_s= is less than backoff_s=")
-    asking = [one.name for one in made.tools.values() if one.confirm]
+    asking = [one.name for one in made.tools.values() if one.may_ask]
     changing = [one.name for one in made.tools.values() if one.effect]
     if changing and made.authority != "effect":
         raise BadSpecialist(f'tool {changing[0]!r} is an effect: that takes authority="effect"')

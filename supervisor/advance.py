@@ -181,7 +181,7 @@ def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
         if value is None:
             lack(draft, step, key, *nothing_computed(draft.state, step))
         else:
-            decided(draft, step, key, value, "", "value")
+            decided(draft, step, key, value, "", "value", work.taint())
 
 
 def answered(draft: Draft, gate: str) -> None:

@@ -10,11 +10,13 @@ from projections.bookings import set_aside
 from projections.canonical import TaskState
 from schemas import events as e
 from schemas.codec import INPUT_EVENTS_LIMIT, encode
+from schemas.plan_events import PlanAsked
 from schemas.steps import PlanStep, Voice
 from schemas.usage import Amount, Limits, Usage
 from supervisor import loops
 from supervisor.admission import refusal
 from supervisor.breaches import silence_by
+from supervisor.briefings import budget_for, told_of
 from supervisor.budget import afford, for_bid
 from supervisor.draft import Draft
 from supervisor.policy import (
@@ -128,11 +130,15 @@ def _joined(*texts: str) -> str:
 
 def _dispatch(draft: Draft, name: str, voice: Voice, allowed: Allowance, reserve: Limits) -> None:
     task, parent = draft.state.tasks[name], draft.state.parent
-    is_child = bool(draft.state.step(task.step).team)
+    is_child = bool((step := draft.state.step(task.step)).team)
     if is_child and parent and parent.depth >= DEPTH_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"child runs are {DEPTH_LIMIT} deep at most")
         return
     attempt = task.attempt + 1
+    if step.plans:
+        contracts, more = told_of(step, draft.state, draft.view)
+        budget = budget_for(draft.state, step, allowed.limits)
+        draft.emit(PlanAsked, task=name, contracts=contracts, left_out=more, budget=budget)
     draft.emit(
         e.TaskDispatched,
         task=name,

@@ -11,6 +11,7 @@ from schemas.bids import BID_SCHEMA
 from schemas.codec import VALUE_LIMIT, encode, unstorable
 from schemas.contracts import ALWAYS, Contract
 from schemas.inputs import Ended, Question
+from schemas.taint import LABELS_LIMIT, joined
 from schemas.validation import check_schema, violation
 from supervisor.draft import Draft
 
@@ -75,6 +76,8 @@ def _unfit(schema: dict[str, Any], end: Ended) -> str:
     for claim in end.claims:
         if reason := unstorable(claim.value):
             return f"the value of {claim.key!r}: {reason}"
+        if joined(claim.taint) != claim.taint:
+            return f"the taint of {claim.key!r} is not {LABELS_LIMIT} short labels at most, sorted"
         if len(encode(claim.value)) > VALUE_LIMIT:
             return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
         if problem := violation(schema, claim.value):

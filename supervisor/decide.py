@@ -7,7 +7,7 @@ killed, paused or doubled write the same history. The words and limits are those
 Read it from the top: `decide` matches the input, each case ends in `advance`, which takes the run as far as it goes.
 """
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from projections.canonical import State, TaskState, booking
@@ -38,6 +38,7 @@ from schemas.inputs import (
 )
 from schemas.plans import plan_steps
 from schemas.playbooks import Playbook
+from schemas.taint import joined
 from schemas.usage import Limits, Usage
 from schemas.validation import violation
 from supervisor import intents, loops, questions, undoing
@@ -211,6 +212,8 @@ def _open(state: State, cause: Input, goal: Goal, view: View, rules: int) -> lis
         input=goal.input,
         approve=goal.approve,
         parent=goal.parent and e.Parent(goal.parent.run, goal.parent.task, goal.parent.depth),
+        grant=goal.grant.grant() if goal.grant else UNSET,
+        taint=joined(goal.taint or ()) or UNSET,
     )
     if draft.size > INPUT_EVENTS_LIMIT:
         return Rejected(f"input: has {draft.size} bytes when written out; the limit is {INPUT_EVENTS_LIMIT}")
@@ -393,7 +396,7 @@ def _end_of_child(draft: Draft, child: ChildEnded) -> None:
         return
     _keep_share(draft, child, task)
     if child.end in {"DONE", "DEGRADED"}:
-        claims = tuple(e.Claim(key, child.result) for key in keys_of(draft, task))
+        claims = tuple(e.Claim(key, child.result, taint=child.taint or ()) for key in keys_of(draft, task))
         lacking = f"child run {child.child} is DEGRADED: {child.reason}"[:1000] if child.end == "DEGRADED" else ""
         _result(draft, child.task, child.child, claims, (), child.usage, lacking)
     else:

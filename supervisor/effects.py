@@ -6,18 +6,21 @@ the same: tasks in the queue, goals of child runs, wakes for parents, children a
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from blackboard.queue import Entry, TaskKey
 from projections.bookings import held
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
-from schemas.goals import Budget, Goal, ParentTask
+from schemas.goals import Budget, Goal, Granted, ParentTask
+from schemas.grants import Grant
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
+from schemas.taint import joined
 from schemas.usage import Limits, Usage
+from supervisor.briefings import ContractAt
 from supervisor.documents import Work
-from supervisor.messages import reserved_for, task_message
+from supervisor.messages import granted, reserved_for, tainted, task_message
 from supervisor.policy import chosen, span_id
 
 
@@ -41,7 +44,7 @@ def in_flight(state: State) -> set[TaskKey]:
     }
 
 
-def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
+def entries(state: State, keys: set[TaskKey], contract_at: ContractAt) -> list[Entry]:
     """The queue entries of those of this run's tasks in flight that `keys` names, in the order of the plan."""
     works: dict[str, Work] = {}
     found: list[Entry] = []
@@ -50,7 +53,7 @@ def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
         if task.status == "dispatched" and key in keys:
             if task.step not in works:
                 works[task.step] = Work(state, state.step(task.step))
-            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt))
+            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt), contract_at)
             found.append(Entry(key, encode(message)))
     return found
 
@@ -70,9 +73,18 @@ def child_goals(state: State) -> Iterator[ChildGoal]:
                 input=items[0].input,
                 budget=Budget(tokens=share.tokens, tool_calls=share.tool_calls, micro_usd=share.micro_usd),
                 parent=ParentTask(run=state.run, task=name, depth=depth),
+                grant=_granted(granted(work)),
+                taint=list(tainted(work, task, task.read_version)) or None,
             )
             unset = {"budget"} if share == Limits() else None
             yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True, exclude=unset).encode())
+
+
+def _granted(grant: Grant | None) -> Granted | None:
+    if grant is None:
+        return None
+    tools, scopes = (None if names is None else list(names) for names in (grant.tools, grant.scopes))
+    return Granted(tools=tools, scopes=scopes)
 
 
 def children(state: State) -> list[str]:
@@ -116,6 +128,7 @@ def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
         version=child.version,
         h=h,
         held=held(child),
+        taint=joined(child.taint, *(fact.taint for fact in child.facts.values())) or UNSET,
     )
 
 

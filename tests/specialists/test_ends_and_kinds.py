@@ -16,7 +16,7 @@ from schemas.validation import violation
 from specialists.context import LocalContext
 from specialists.signature import BadSpecialist
 from specialists.specialist import Context, HandOff, NeedsInput, Stop
-from specialists.worker import Finished
+from specialists.worker_events import Finished
 from tests.specialists.bench import Bench, Word, echo, named
 
 # --- handing on -------------------------------------------------------------------------------------------------------
