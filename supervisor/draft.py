@@ -109,6 +109,7 @@ class Draft:
             for name, task in self.state.tasks.items()
             if task.status == "dispatched"
             and not task.child
+            and not self.state.step(task.step).bid
             and (contract := self.view.contract_at(task.contract))
             and any(tool.effect and tool.effect.undo for tool in contract.tools)
         ]

@@ -12,6 +12,7 @@ from blackboard.simulation.invariants_of_plans import Plans
 from blackboard.simulation.known import Check, Known
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.codec import canonical, digest
 from schemas.contracts import RETRIED
 from schemas.effects import asked_about
@@ -138,6 +139,9 @@ class Timers(Check):
                 self._arm(f"retry.{task}", delay_ms, event)
             case e.TaskDispatched(task=task, wait_ms=wait_ms, work_ms=work_ms):
                 self._arm(f"task.{task}", wait_ms + work_ms, event)
+            case f.RunEnding(waits=waits):
+                for task in waits:
+                    self._arm(f"task.{task}", self.known.flying[task].work_ms, event)
             case e.TaskStarted(task=task) if task in self.known.flying:
                 self._arm(f"task.{task}", self.known.flying[task].work_ms, event)
             case e.AttemptFailed(task=task) | e.AttemptStale(task=task) | e.TaskEnded(task=task):

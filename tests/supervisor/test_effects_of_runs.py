@@ -221,7 +221,9 @@ def test_who_may_be_in_the_middle_of_an_effect_is_heard_out() -> None:
 
 
 def test_who_is_not_heard_of_in_its_time_is_not_waited_for() -> None:
-    run = paying().when(cancel(), Due("task.a"))
+    run = paying().when(cancel())
+    assert run.state.timers["task.a"].delay_ms == 30_000, "of its work: it has begun by now, or never will"
+    run.when(Due("task.a"))
     assert (run.state.end, run.state.reason) == ("CANCELLED", "ann")
 
 
