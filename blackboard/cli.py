@@ -13,6 +13,7 @@ import click
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("blackboard.cli_up:up", "Start a server, a supervisor and the workers of teams."),
     "demo": ("specialists.cli_demo:demo", "Audit the licences of an environment on a board of its own."),
+    "ask": ("specialists.cli_ask:ask", "Answer a question from a folder of documents, with citations."),
     "publish": ("blackboard.cli_publish:publish", "Publish a goal to a team."),
     "cancel": ("projections.cli:cancel", "End a run."),
     "approve": ("projections.cli:approve", "Show what a run waits to do, and approve it."),
@@ -33,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
+    "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }

@@ -67,9 +67,10 @@ _NAMES = {
     "Supervisor": "supervisor.service:Supervisor",
     "redecide": REDECIDE,
     "Worker": "specialists.worker:Worker",
-    "Begun": "specialists.worker:Begun",
+    "Begun": "specialists.worker_events:Begun",
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
+    "Gateway": "specialists.gateway:Gateway",
     "specialist": "specialists.specialist:specialist",
     "Stop": "specialists.stop:Stop",
     "HandOff": "specialists.stop:HandOff",
@@ -106,18 +107,25 @@ def _context() -> type[Any]:
     """The real context of a specialist, with two differences: plain functions run at once, for threads have no place in
     virtual time, and what tools are asked for is noted where it happens."""
 
+    class NotingGateway(_part("Gateway")):  # type: ignore[misc]
+        def _note(self, name: str, refused: bool) -> None:
+            task = self._desk.task
+            self._desk.note(ToolUse(task.specialist, task.run, task.task, name, refused))
+
+        async def _call(self, tool: Any, *arguments: Any) -> Any:
+            self._note(tool.name, refused=False)
+            return await super()._call(tool, *arguments)
+
+        async def _refuse(self, name: str, *arguments: Any) -> Any:
+            self._note(name, refused=True)
+            await super()._refuse(name, *arguments)
+
     class SimulatedContext(_part("WorkContext")):  # type: ignore[misc]
+        gateway = NotingGateway
+
         def __init__(self, *arguments: Any, note: Any) -> None:
             super().__init__(*arguments)
-            self._note = note
-
-        async def _call(self, tool: Any, arguments: dict[str, Any]) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, tool.name, refused=False))
-            return await super()._call(tool, arguments)
-
-        async def _refuse(self, name: str, arguments: dict[str, Any], code: Any, message: str) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused=True))
-            await super()._refuse(name, arguments, code, message)
+            self.note = note
 
         async def in_thread(self, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
             return function(*arguments, **keywords)

@@ -172,6 +172,9 @@ def _print_outcome(now: dict[str, Any]) -> None:
     click.echo(clean(facts.rstrip(": ")))
     for key, behind in now["stale"].items():
         click.echo(clean(f"stale {key}: rests on older values of {', '.join(behind)}"))
+    if tainted := now["taint"]:
+        labels = sorted({label for labels in tainted.values() for label in labels})
+        click.echo(clean(f"{count(len(tainted), 'fact')} may rest on content from outside ({', '.join(labels)})"))
     for key, item in now["missing"].items():
         click.echo(clean(f"missing {key}: {item['code']} {item['message']}"))
     for author, times in now["late"].items():

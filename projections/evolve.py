@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from projections import evolve_effects as effects
 from projections import evolve_tasks as tasks
 from projections.canonical import (
     Breaker,
@@ -26,6 +27,7 @@ from projections.canonical import (
 )
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 from schemas.steps import PlanStep
 
@@ -47,6 +49,8 @@ def _run_opened(state: State, event: e.RunOpened, new: Next) -> State:
         input=event.input,
         approve=event.approve,
         parent=event.parent,
+        grant=event.grant or None,
+        taint=event.taint or (),
     )
 
 
@@ -194,7 +198,10 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
     before = state.facts.get(event.key)
     previous: tuple[Earlier, ...] = ()
     if before:
-        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by, before.losers))
+        previous = (
+            *before.previous,
+            Earlier(before.value, before.version, before.step, before.by, before.losers, before.taint),
+        )
     fact = Fact(
         value=event.value,
         version=state.version + 1,
@@ -207,6 +214,7 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
         policy_version=event.policy_version,
         stale=event.stale,
         previous=previous,
+        taint=event.taint or (),
     )
     replaced = state.replaced + (before is not None)
     return replace(state, **new, facts=state.facts | {event.key: fact}, replaced=replaced, **_settled(state, event))
@@ -286,4 +294,7 @@ _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.AuthorMuted: _author_muted,
     e.RulesChanged: _rules_changed,
     e.RunEnded: _run_ended,
+    f.EffectIntended: effects.effect_intended,
+    f.EffectReceipt: effects.effect_receipt,
+    f.RunEnding: effects.run_ending,
 }

@@ -133,8 +133,9 @@ def plan_asked(state: State, event: PlanAsked, new: Next) -> State:
 def plan_refused(state: State, event: PlanRefused, new: Next) -> State:
     """The claim of the last one stays with the task, until the fact says why there is none."""
     task = state.tasks[event.task]
-    value = next((claim.value for claim in task.claims), None)
-    task = replace(task, refused=Refused(value, event.reasons, event.number))
+    claim = next(iter(task.claims), None)
+    value, taint = (claim.value, claim.taint) if claim else (None, ())
+    task = replace(task, refused=Refused(value, event.reasons, event.number, taint))
     steps = state.steps
     if event.again:
         task = replace(task, status="planned", waits=0, ended=0, claims=(), silences=())

@@ -193,6 +193,11 @@ def stale(state: State) -> dict[str, list[str]]:
     return {key: list(fact.stale) for key, fact in sorted(state.facts.items()) if fact.stale}
 
 
+def taint(state: State) -> dict[str, list[str]]:
+    """Facts that may rest on content from outside, each with the labels of where that came from."""
+    return {key: list(fact.taint) for key, fact in sorted(state.facts.items()) if fact.taint}
+
+
 def revisions(events: Sequence[Recorded]) -> list[dict[str, Any]]:
     """How the plan was changed while the run went on."""
     return [
@@ -341,6 +346,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         },
         "conflicts": conflicts(state),
         "stale": stale(state),
+        "taint": taint(state),
         "late": dict(sorted(state.late.items())),
         "muted": muted(state),
         "usage": asdict(state.usage),

@@ -59,6 +59,7 @@ def _bids(plain: PlanStep, step: Step) -> PlanStep:
         bid=True,
         budget=step.call.budget.limits(),
         where=plain.where,
+        grant=plain.grant,
     )
 
 
@@ -102,6 +103,7 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
                 missing="allow",
                 wait_ms=plain.wait_ms,
                 await_ms=plain.await_ms,
+                grant=plain.grant,
             )
         )
         pairs.append(f"{{proposal: facts.{path(propose)}, critique: facts.{path(review)}}}")
@@ -157,6 +159,7 @@ def _plan_step(step: Step) -> PlanStep:
         replaces=step.replaces,
         hand_to=tuple(step.hand_to),
         handoffs=step.handoffs,
+        grant=step.grant.grant() if step.grant else None,
         plans=None if step.plans is None else _grant(step.id, step.plans),
     )
 

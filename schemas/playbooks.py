@@ -13,7 +13,7 @@ from pydantic import Field, field_validator, model_validator
 from schemas.contracts import read_artefact
 from schemas.events import StopCode
 from schemas.expressions import check_expression, check_template
-from schemas.goals import Artefact, Budget, Token
+from schemas.goals import Artefact, Budget, Granted, Token
 from schemas.subjects import TOKEN_PATTERN, check_patterns, is_key, is_token
 from schemas.validation import check_schema
 
@@ -192,6 +192,7 @@ class Step(Artefact):
     hand_to: capabilities or specialists that the task may be handed to, `handoffs` times at most.
     await_s: time to wait for somebody who offers the capability.
     gate: ask a person first.
+    grant: narrows what of their tools those who do it may call, also in a child run and after a hand-off.
     """
 
     id: Token = Field(max_length=STEP_NAME_LIMIT)
@@ -228,6 +229,7 @@ class Step(Artefact):
     handoffs: int = Field(default=3, ge=1, le=20)
     await_s: float = Field(default=3_600, gt=0, le=30 * 86_400)
     gate: Gate | None = None
+    grant: Granted | None = None
 
     _expressions = field_validator("when", "for_each", "accept", "value", "route")(check_expression)
     _template = field_validator("fact")(check_template)
@@ -259,6 +261,7 @@ def _misplaced(step: Step, doer: str) -> str:
         return f"{odd}: only a step with a capability has it"
     rules = (
         (doer in {"value", "question"} and step.gate, f"gate: a {doer} does nothing that needs an approval"),
+        (doer in {"value", "question"} and step.grant, f"grant: a {doer} calls no tools"),
         (doer == "question" and step.for_each, "for_each: a question is asked once"),
         (step.call and step.specialist, "specialist: the bids say who does it"),
         (step.route and step.specialist, "specialist: the route says who does it"),

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from schemas.grants import Grant
 from schemas.usage import Limits
 
 
@@ -77,8 +78,9 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author. `origin` is
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
     of results; `route` is an expression that names the specialists, first choice first; `sees` are
-    keys of facts that the step sees whether or not it needs their steps. A step with `plans` proposes further ones; one
-    that was proposed names the step that did (`planned_by`)."""
+    keys of facts that the step sees whether or not it needs their steps; `grant` narrows what its tasks may call. A
+    step with `plans` proposes further ones; one that was proposed names the step that did (`planned_by`). `undo` is the
+    key of an effect that the step undoes."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -114,8 +116,10 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     sees: tuple[str, ...] = ()
     hand_to: tuple[str, ...] = ()
     handoffs: int = 3
+    grant: Grant | None = None
     plans: PlanGrant | None = None
     planned_by: str = ""
+    undo: str = ""
 
 
 class Voice(Struct, frozen=True, omit_defaults=True):

@@ -6,7 +6,7 @@ missed, or the playbook has other steps that take its place.
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from projections.canonical import State
@@ -19,6 +19,7 @@ from schemas.plans import planned
 from schemas.playbooks import Playbook
 from schemas.steps import Merge, PlanStep
 from schemas.subjects import key_matches
+from schemas.taint import Labels
 from supervisor.draft import Draft
 
 WOKEN_LIMIT = 100
@@ -32,7 +33,7 @@ REFUSED = "PLAN_REFUSED"
 
 class Value(Struct, frozen=True):
     """A value to be committed: who claimed it, in which task, what else was claimed, who declined, and the keys of
-    newer facts that the claim does not know of."""
+    newer facts that the claim does not know of; `taint`: the labels of what it may rest on."""
 
     value: Any
     policy: Merge
@@ -41,6 +42,7 @@ class Value(Struct, frozen=True):
     losers: tuple[e.Loser, ...] = ()
     declined: tuple[e.Declined, ...] = ()
     stale: tuple[str, ...] = ()
+    taint: Labels = ()
 
 
 def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
@@ -63,18 +65,19 @@ def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
         policy_version=value.policy.version,
         stale=value.stale,
         replaces=before.version if before else 0,
+        taint=value.taint or UNSET,
     )
     _wake(draft, step, key)
 
 
-def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str) -> None:
+def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str, taint: Labels = ()) -> None:
     """A fact that no task claims: a person's answer, or the value of an expression. None is no value."""
     if value is None:
         lack(draft, step, key, "LOW_CONFIDENCE", "the answer is nothing")
     elif len(encode(value)) > VALUE_LIMIT:
         lack(draft, step, key, "INVALID_OUTPUT", f"the value is over {VALUE_LIMIT} bytes")
     else:
-        commit(draft, step, key, Value(value, Merge(policy), by=by))
+        commit(draft, step, key, Value(value, Merge(policy), by=by, taint=taint))
 
 
 def lack(
@@ -144,7 +147,7 @@ def _wake(draft: Draft, step: PlanStep, key: str) -> None:
     """Give a task to each who is to be woken by the fact under `key`. Who may change the world is not: nobody would
     have approved it."""
     playbook = draft.view.playbook_at(draft.state.playbook)
-    if playbook is None or not playbook.wakes or key.startswith(f"{WOKEN}."):
+    if playbook is None or not playbook.wakes or draft.state.ending or key.startswith(f"{WOKEN}."):
         return
     for contract in draft.view.contracts():
         woken = sum(one.origin.startswith(f"{WOKEN}.") for one in draft.state.plan)

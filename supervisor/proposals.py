@@ -89,6 +89,7 @@ class _Judge:
             await_ms=self._step.await_ms,
             gate=replace(gate, ask=": ".join(filter(None, (gate.ask, one.gate)))) if one.gate else None,
             where=where(self._grant, bool(one.gate)),
+            grant=self._step.grant,
             budget=_limits(one, doer.contract),
             planned_by=self._step.id,
         )

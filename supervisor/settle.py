@@ -9,7 +9,7 @@ from schemas.codec import canonical
 from schemas.plan_events import PlanRefused
 from schemas.playbooks import TASKS_LIMIT
 from schemas.steps import PlanStep
-from supervisor.candidates import voices_on
+from supervisor.candidates import claimed_with, voices_on
 from supervisor.documents import Work
 from supervisor.draft import Draft
 from supervisor.facts import Value, commit, extend, lack
@@ -24,9 +24,9 @@ def settle(draft: Draft, name: str) -> None:
     """Decide the keys of a group when the last of its voices, task `name`, has ended. Raises BadExpression where
     another step came first, PolicyMissing."""
     task = draft.state.tasks[name]
-    if draft.state.end:
-        return
     step = draft.state.step(task.step)
+    if draft.over(step):
+        return
     if task.index >= 0:
         _reconciled(draft, step, name, task)
         return
@@ -38,7 +38,7 @@ def settle(draft: Draft, name: str) -> None:
         return
     work = draft.work(step)
     for index in group_span(state, task.group):
-        if not draft.state.end:
+        if not draft.over(step):
             _settle_key(draft, step, work, names, index)
 
 
@@ -85,7 +85,8 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
         winner = merged.winner
         task, by = (winner.task, winner.by) if winner else ("", "")
         stale = _stale(draft, step, work, [winner] if winner else candidates)
-        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale)
+        taint = claimed_with(draft.state, names, key)
+        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale, taint)
         commit(draft, step, key, value)
     else:
         _lack(draft, step, key, merged, refusing, declined)
@@ -97,8 +98,9 @@ def _plan(draft: Draft, step: PlanStep, work: Work, key: str, said: Candidate) -
     assert step.plans is not None
     planned = judged(draft, step, said.value)
     if isinstance(planned, tuple):
-        stale = _stale(draft, step, work, [said])
-        commit(draft, step, key, Value(said.value, step.merge, said.task, said.by, stale=stale))
+        stale, taint = _stale(draft, step, work, [said]), claimed_with(draft.state, [said.task], key)
+        value = Value(said.value, step.merge, said.task, said.by, stale=stale, taint=taint)
+        commit(draft, step, key, value)
         extend(draft, step, said.task, said.by, planned)
         return
     task = draft.state.tasks[said.task]
@@ -193,7 +195,8 @@ def _reconciled(draft: Draft, step: PlanStep, name: str, task: TaskState) -> Non
     )
     if claim:
         stale = _stale(draft, step, work, candidates)
-        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale))
+        taint = claimed_with(draft.state, [*names, name], key)
+        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale, taint))
         return
     silence = next(iter(task.silences), None)
     code = task.code or (silence.code if silence else "LOW_CONFIDENCE")

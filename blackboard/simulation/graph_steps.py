@@ -105,6 +105,8 @@ def _work(source: Source, needs: Sequence[str], others: Sequence[str]) -> Raw:
         raw |= {"for_each": "input.l", "tasks": source.pick((256, 1, 2)), "input": {"x": "item"}}
     if source.chance(0.1):
         raw["gate"] = {"ask": "may it?", "expires_s": source.number(5, 100)}
+    if raw.get("backoff_s") == 10.0:  # drawn from what is drawn already, so that seeds stay what they were
+        raw["grant"] = {"tools": ["look", "steal"]}  # it does not widen what a contract says
     return raw
 
 
