@@ -248,7 +248,7 @@ def _answered(
         said = "; ".join(last.get("waits") or []) or last.get("reason") or ""
         click.echo(_clean(f"blackboard: {': '.join(ended)}: {said}"), err=True)
     first = "`blackboard up` and then " if own else ""
-    click.echo(f"run {run}: {first}`blackboard why {run} answer` explains it", err=True)
+    click.echo(f"run {run}: {first}`blackboard show {run}` tells how it came about", err=True)
     return code
 
 
