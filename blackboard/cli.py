@@ -24,6 +24,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
     "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),
     "try": ("specialists.cli:try_", "Run a specialist on one input, with no board."),
+    "eval": ("specialists.cli:eval_", "Play the scenarios of a team, simulated or live."),
     "watch": ("projections.cli:watch", "Follow a run until it ends."),
     "tail": ("projections.cli:tail", "Print the log, message by message."),
     "runs": ("projections.cli:runs", "List runs."),
@@ -33,6 +34,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
+    "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }

@@ -8,7 +8,19 @@ import click
 
 from blackboard.options import BoardOptions, board_options
 
-MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "task", "fact", "event")
+MESSAGES = (
+    "goal",
+    "contract",
+    "playbook",
+    "observation",
+    "signal",
+    "wake",
+    "task",
+    "fact",
+    "event",
+    "proposal",
+    "planning",
+)
 
 
 @click.command()
@@ -16,7 +28,8 @@ MESSAGES = ("goal", "contract", "playbook", "observation", "signal", "wake", "ta
 @board_options
 def schema(subject: str | None, options: BoardOptions) -> None:
     """Print the JSON Schema of SUBJECT: a team, a specialist, or a message (goal, contract, playbook, observation,
-    signal, wake, task, fact, event). Without SUBJECT, list the teams and specialists of the board.
+    signal, wake, task, fact, event; of plans proposal, and planning, which is what whoever proposes is told). Without
+    SUBJECT, list the teams and specialists of the board.
     """
     if subject in MESSAGES:
         print(json.dumps(message_schema(subject), indent=2))
@@ -32,11 +45,14 @@ def message_schema(name: str) -> dict[str, Any]:
     from schemas.contracts import Contract
     from schemas.goals import Goal
     from schemas.playbooks import Playbook
+    from schemas.proposals import Planning, Proposal
 
     written: dict[str, Callable[[], dict[str, Any]]] = {
         "goal": Goal.model_json_schema,
         "contract": Contract.model_json_schema,
         "playbook": Playbook.model_json_schema,
+        "proposal": Proposal.model_json_schema,
+        "planning": Planning.model_json_schema,
     }
     if name in written:
         return written[name]()

@@ -22,6 +22,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from blackboard.board import Board
+from blackboard.log import Message
 from blackboard.simulation.families import world
 from blackboard.simulation.faults import Chance, Fault, Faults
 from blackboard.simulation.graph_steps import Source, T
@@ -29,9 +30,10 @@ from blackboard.simulation.graph_steps import playbooks as random_playbooks
 from blackboard.simulation.graphs import Graph, Seeded
 from blackboard.simulation.invariants import BATCHES, examined
 from blackboard.simulation.lies import LyingLog, check_lies
+from blackboard.simulation.live import live
 from blackboard.simulation.parts import Broken, Chains, Parts, Person, Plan, Published, Staff, ToolUse
 from blackboard.simulation.report import Report, RunReport, make_report
-from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Script, scripted_tool
+from blackboard.simulation.scripted import Asked, Asks, Fails, Hands, OneOf, Proposes, Script, scripted_tool
 from blackboard.simulation.shrink import shrunk
 from blackboard.simulation.world import simulate
 from schemas.bids import Bid
@@ -48,6 +50,7 @@ __all__ = [
     "Hands",
     "OneOf",
     "Person",
+    "Proposes",
     "Published",
     "Report",
     "RunReport",
@@ -64,9 +67,10 @@ _NAMES = {
     "Supervisor": "supervisor.service:Supervisor",
     "redecide": REDECIDE,
     "Worker": "specialists.worker:Worker",
-    "Begun": "specialists.worker:Begun",
+    "Begun": "specialists.worker_events:Begun",
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
+    "Gateway": "specialists.gateway:Gateway",
     "specialist": "specialists.specialist:specialist",
     "Stop": "specialists.stop:Stop",
     "HandOff": "specialists.stop:HandOff",
@@ -103,18 +107,25 @@ def _context() -> type[Any]:
     """The real context of a specialist, with two differences: plain functions run at once, for threads have no place in
     virtual time, and what tools are asked for is noted where it happens."""
 
+    class NotingGateway(_part("Gateway")):  # type: ignore[misc]
+        def _note(self, name: str, refused: bool) -> None:
+            task = self._desk.task
+            self._desk.note(ToolUse(task.specialist, task.run, task.task, name, refused))
+
+        async def _call(self, tool: Any, *arguments: Any) -> Any:
+            self._note(tool.name, refused=False)
+            return await super()._call(tool, *arguments)
+
+        async def _refuse(self, name: str, *arguments: Any) -> Any:
+            self._note(name, refused=True)
+            await super()._refuse(name, *arguments)
+
     class SimulatedContext(_part("WorkContext")):  # type: ignore[misc]
+        gateway = NotingGateway
+
         def __init__(self, *arguments: Any, note: Any) -> None:
             super().__init__(*arguments)
-            self._note = note
-
-        async def _call(self, tool: Any, arguments: dict[str, Any]) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, tool.name, refused=False))
-            return await super()._call(tool, arguments)
-
-        async def _refuse(self, name: str, arguments: dict[str, Any], code: Any, message: str) -> Any:
-            self._note(ToolUse(self.task.specialist, self.task.run, self.task.task, name, refused=True))
-            await super()._refuse(name, arguments, code, message)
+            self.note = note
 
         async def in_thread(self, function: Any, /, *arguments: Any, **keywords: Any) -> Any:
             return function(*arguments, **keywords)
@@ -127,7 +138,7 @@ class ScriptedSpecialist:
     """A specialist that says what a test wants. `specialist` is a real one: give it to a Worker, or attach it.
 
     answers: a function of the item's input, or one value for all; a tuple holds one answer for each attempt, the last
-    for all that follow; an answer may be Fails(code), Asks(question), Hands(to) or OneOf(answers).
+    for all that follow; an answer may be Fails(code), Asks(question), Hands(to), Proposes(steps) or OneOf(answers).
     failure_rate: how often an attempt fails instead, with one of `codes`. delay_s: least and most seconds that an item
     takes. tokens, micro_usd: used for each item; overspend: half of the items use that many times as much. uses: tools
     that it calls for each item; `tools` are those that it has: functions, or names of tools that do nothing. bid: what
@@ -307,6 +318,11 @@ class Simulation:
         if found is None:
             return report
         raise self.failure(report, found, shrink)
+
+    async def live(self, within_s: float = 600.0) -> Sequence[Message]:
+        """The log of the same world in real time, with nothing going wrong on purpose: for specialists with models.
+        Raises TimeoutError."""
+        return await live(self.plan, _parts(), within_s)
 
     def failure(self, report: Report, found: Broken, shrink: bool = True) -> "SimulationFailed":
         """What is to be raised about a report of `plan`, in which `found` is broken."""

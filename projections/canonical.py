@@ -9,7 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas import events as e
+from schemas.events_of_effects import Source
+from schemas.grants import Grant
 from schemas.steps import PlanStep, Voice
+from schemas.taint import Labels
 from schemas.usage import Amount, Limits, Usage
 
 LATE_LIMIT = 100
@@ -35,6 +38,23 @@ class Reservation(Struct, frozen=True):
     limits: Limits
 
 
+class Briefing(Struct, frozen=True, omit_defaults=True):
+    """What an attempt at a plan is told: of which contracts, how many more there are, and what is left."""
+
+    contracts: tuple[Voice, ...]
+    left_out: int = 0
+    budget: Limits = Limits()
+
+
+class Refused(Struct, frozen=True, omit_defaults=True):
+    """The plan that was proposed last, with the labels of its claim, why it was refused, and how many were."""
+
+    value: Any
+    reasons: tuple[str, ...]
+    number: int
+    taint: Labels = ()
+
+
 class TaskState(Struct, frozen=True, omit_defaults=True):
     """`attempt` 0: not dispatched yet. `lost` counts attempts that failed, `waits` those that were never started,
     `hops` those after which it was handed on, `fallbacks` those after which another specialist took over, `stale` those
@@ -43,7 +63,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     `executions` are those whose usage is booked, each with the specialist that named it: `<execution> <specialist>`.
     `open` are the reservations of attempts that have not said what they used. `ended` is the number of the event with
     which it ended. A task that reconciles has the `index` of the item whose claims differ, any other -1. `calls` is the
-    number of the last call of a tool that failed in the execution `calling`.
+    number of the last call of a tool that failed in the execution `calling`. One that proposes a plan has a `briefing`,
+    and where its last plan was refused it is told why.
     """
 
     step: str
@@ -69,6 +90,8 @@ class TaskState(Struct, frozen=True, omit_defaults=True):
     index: int = -1
     calling: str = ""
     calls: int = 0
+    briefing: Briefing | None = None
+    refused: Refused | None = None
     code: e.StopCode | Literal[""] = ""
     message: str = ""
     claims: tuple[e.Claim, ...] = ()
@@ -140,11 +163,13 @@ class Earlier(Struct, frozen=True, omit_defaults=True):
     step: str
     by: str
     losers: tuple[e.Loser, ...] = ()
+    taint: Labels = ()
 
 
 class Fact(Struct, frozen=True, omit_defaults=True):
     """`version` is the number of the event that committed it. `previous` are the values that it took the place of, the
-    oldest first; `stale` the keys of newer facts that the claim did not know of."""
+    oldest first; `stale` the keys of newer facts that the claim did not know of; `taint` the labels of content from
+    outside that it may rest on."""
 
     value: Any
     version: int
@@ -157,6 +182,7 @@ class Fact(Struct, frozen=True, omit_defaults=True):
     policy_version: int = 1
     stale: tuple[str, ...] = ()
     previous: tuple[Earlier, ...] = ()
+    taint: Labels = ()
 
 
 class Breaker(Struct, frozen=True):
@@ -164,6 +190,58 @@ class Breaker(Struct, frozen=True):
 
     failures: int
     open: bool = False
+
+
+class Outcome(Struct, frozen=True, omit_defaults=True):
+    """Whether a round of an effect was done, as event `version` of the run says."""
+
+    round: int
+    done: bool
+    version: int
+    source: Source = "call"
+    result: Any = None
+
+
+class Effect(Struct, frozen=True, omit_defaults=True):
+    """A call that changes the world, by its key: begun for the `round`th time by event `intended`. `undo` names the
+    tool that undoes it, `undoes` is the key of the effect that this one undoes, `undone` says that it is."""
+
+    task: str
+    specialist: str
+    contract: int
+    tool: str
+    arguments: Any
+    round: int
+    intended: int
+    undo: str = ""
+    undoes: str = ""
+    outcomes: tuple[Outcome, ...] = ()
+    undone: bool = False
+
+    @property
+    def done(self) -> Outcome | None:
+        """The first receipt that says that it was done."""
+        return next((one for one in self.outcomes if one.done), None)
+
+    @property
+    def times(self) -> int:
+        """In how many rounds it was done, by the receipts; more than once where an execution went on after its time."""
+        return len({one.round for one in self.outcomes if one.done})
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows if it was done."""
+        return not self.done and all(one.round != self.round for one in self.outcomes)
+
+
+class Ending(Struct, frozen=True, omit_defaults=True):
+    """How a run will end, once its effects are undone. The attempts of `waits` are in flight, and their ends are
+    awaited."""
+
+    end: e.End
+    code: str = ""
+    reason: str = ""
+    waits: tuple[str, ...] = ()
 
 
 class Missing(Struct, frozen=True, omit_defaults=True):
@@ -185,7 +263,9 @@ class State(Struct, frozen=True, omit_defaults=True):
     Of the budget `reserved` is set aside for attempts whose end has not come, `charged` is used, and `overrun` is what
     was used beyond it: `charged + reserved <= budget` where there is one, and what specialists reported is
     `charged + overrun`. `ready` are the tasks that go on as soon as there is room, beside those never dispatched;
-    `repeats` counts equal outcomes, `replaced` the facts that got a newer version.
+    `repeats` counts equal outcomes, `replaced` the facts that got a newer version. `grant` narrows what tasks may call,
+    `taint` are the labels that all of them begin with. `effects` are by their keys; `ending` says how a run will end
+    that still undoes them.
     """
 
     log: str
@@ -201,6 +281,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     input: dict[str, Any] = {}
     approve: bool = False
     parent: e.Parent | None = None
+    grant: Grant | None = None
+    taint: Labels = ()
     plan: tuple[PlanStep, ...] = ()
     returns: dict[str, str] = {}
     result_schema: dict[str, Any] = {}
@@ -224,6 +306,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     ready: tuple[str, ...] = ()
     breakers: dict[str, Breaker] = {}
     repeats: dict[str, int] = {}
+    effects: dict[str, Effect] = {}
+    ending: Ending | None = None
     revisions: int = 0
     loops: int = 0
     replaced: int = 0
@@ -234,6 +318,11 @@ class State(Struct, frozen=True, omit_defaults=True):
     result: dict[str, Any] | None = None
 
     @property
+    def over(self) -> bool:
+        """Whether the run has ended, or does nothing any more but undo its effects."""
+        return bool(self.end) or self.ending is not None
+
+    @property
     def phase(self) -> str:
         """The earliest unfinished phase of the steps that can go on; never stored."""
         if self.end:
@@ -242,6 +331,8 @@ class State(Struct, frozen=True, omit_defaults=True):
             return "DECOMPOSE"
         if self.open_gates and not self.in_flight and not self._tries_again:
             return "NEEDS_INPUT"
+        if self.ending:
+            return "UNDO"
         active = {
             self.steps[step.id].status
             for step in self.plan
@@ -266,6 +357,8 @@ class State(Struct, frozen=True, omit_defaults=True):
         return any(name.startswith("retry.") for name in self.timers)
 
     def _is_over(self, gate: str, task: str) -> bool:
+        if self.ending and not (task and self.step(self.tasks[task].step).undo):
+            return True
         if task:
             return self.tasks[task].status == "ended"
         return gate in self.steps and (self.steps[gate].items >= 0 or bool(self.steps[gate].skipped))

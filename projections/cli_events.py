@@ -6,8 +6,11 @@ from typing import Any
 
 from projections.cli_text import count, dollars, lasting, value
 from schemas import events as e
+from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
+from schemas.steps import PlanStep
 from schemas.usage import Limits
 
+STEPS_SHOWN = 10
 ANSWER_SHOWN = 80
 """Characters of a person's answer."""
 _ABOUT = ("key", "task", "gate", "specialist", "step", "end", "team", "author")
@@ -38,6 +41,15 @@ def _revision(event: e.PlanRevised) -> str:
     return f"{what} because {event.reason}" if event.reason else what
 
 
+def _named(steps: tuple[PlanStep, ...]) -> str:
+    return ", ".join(step.id for step in steps[:STEPS_SHOWN]) + (", …" if len(steps) > STEPS_SHOWN else "")
+
+
+def _refusal(event: PlanRefused) -> str:
+    asked = f"{event.by} is asked for another" if event.again else "no other is asked for"
+    return f"plan {event.number} of {event.step} was refused: {'; '.join(event.reasons)}; {asked}"
+
+
 def _handed(event: e.AttemptFailed) -> str:
     return f"task {event.task} is handed to {event.to}{_colon(event.message)}" if event.to else ""
 
@@ -64,6 +76,9 @@ def _colon(text: str) -> str:
 
 _MORE: dict[type[e.Event], Callable[[Any], str]] = {
     e.PlanRevised: lambda event: str(event.number) + (f" instead of {event.instead_of}" if event.instead_of else ""),
+    PlanAsked: lambda event: f"of {count(len(event.contracts), 'specialist')}",
+    PlanRefused: lambda event: f"{event.number} of {event.by}",
+    PlanExtended: lambda event: f"{event.number} by {event.by}: {_named(event.steps)}",
     e.GateOpened: lambda event: f"for {', '.join(event.who)}" if event.who else "",
     e.GateAnswered: _answer,
     e.AttemptFailed: lambda event: f"{event.code} to {event.to}" if event.to else event.code,
@@ -79,6 +94,8 @@ _MORE: dict[type[e.Event], Callable[[Any], str]] = {
 }
 _SENTENCES: dict[type[e.Event], Callable[[Any], str]] = {
     e.PlanRevised: _revision,
+    PlanRefused: _refusal,
+    PlanExtended: lambda event: f"step {event.step} was planned by {event.by}: {_named(event.steps)}",
     e.GateAnswered: lambda event: f"gate {event.gate}: {_answer(event)}{_colon(event.reason)}",
     e.AttemptFailed: _handed,
     e.AttemptStale: lambda event: f"task {event.task} is given out again: {', '.join(event.keys)} changed meanwhile",

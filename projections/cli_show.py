@@ -14,12 +14,19 @@ from projections.cli_text import clean, console, count, dollars, lasting, value,
 from projections.history import Folded
 from projections.rebuild import history
 from projections.status import answered, digests, muted, status
-from schemas.events import BreakerOpened, ConflictFound, InputRejected, LoopFound, PlanRevised
+from schemas.events import (
+    BreakerOpened,
+    ConflictFound,
+    InputRejected,
+    LoopFound,
+    PlanRevised,
+)
+from schemas.plan_events import PlanExtended, PlanRefused
 from schemas.subjects import BOARD_RUN
 
 NAMES_SHOWN = 20
 MONEY = "micro_usd"
-_CHANGES = PlanRevised | BreakerOpened | LoopFound | ConflictFound
+_CHANGES = PlanRevised | PlanExtended | PlanRefused | BreakerOpened | LoopFound | ConflictFound
 
 
 async def show_run(options: BoardOptions, text: str) -> None:
@@ -165,6 +172,9 @@ def _print_outcome(now: dict[str, Any]) -> None:
     click.echo(clean(facts.rstrip(": ")))
     for key, behind in now["stale"].items():
         click.echo(clean(f"stale {key}: rests on older values of {', '.join(behind)}"))
+    if tainted := now["taint"]:
+        labels = sorted({label for labels in tainted.values() for label in labels})
+        click.echo(clean(f"{count(len(tainted), 'fact')} may rest on content from outside ({', '.join(labels)})"))
     for key, item in now["missing"].items():
         click.echo(clean(f"missing {key}: {item['code']} {item['message']}"))
     for author, times in now["late"].items():

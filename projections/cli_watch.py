@@ -29,14 +29,15 @@ async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
     settings = options.settings()
     async with open_board(settings.nats, settings.board, name="watch") as board:
         run = await find_run(board, text)
+        newest = await board.log.last(board.subjects.fact(run))
         display = _Json(options) if options.as_json else _Lines() if not console(stderr=True).is_terminal else _Table()
         state: State | None = None
         try:
             async for folded in follow(board, run, display.hear):
                 state = folded.state
                 display.show(state)
-                if no_input and state.phase == NEEDS_INPUT:
-                    break
+                if no_input and state.phase == NEEDS_INPUT and (newest is None or folded.seq >= newest.seq):
+                    break  # it waits now, and not only once upon a time
         finally:
             display.close()
         assert state is not None, "a run that is followed to its end has a state"
@@ -48,7 +49,8 @@ async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
 
 
 def _say_end(state: State) -> None:
-    reason = f": {state.code} {clean(state.reason)}".rstrip() if state.code or state.reason else ""
+    told = " ".join(filter(None, (state.code, clean(state.reason))))
+    reason = f": {told}" if told else ""
     facts = f"{count(len(state.facts), 'fact')}, {len(state.missing)} missing, {lasting(state.now - state.opened)}"
     click.echo(f"{state.run} is {state.end}{reason} ({facts})", err=True)
     if state.result is not None:

@@ -12,6 +12,7 @@ from projections.cli_text import clean, dollars, value, when
 from projections.provenance import ANSWER, EXPRESSION, Attempt, Provenance, Voice, why
 from projections.rebuild import history
 from schemas.bids import Bid
+from schemas.plans import BIDS
 
 LONG = 400
 """Characters of one value."""
@@ -63,6 +64,8 @@ def _decided(found: Provenance) -> list[str]:
         lines.append(f"  it took the place of version {found.replaces}")
     if found.stale:
         lines.append(f"  stale: there were newer values of {', '.join(found.stale)} than the claim knows of")
+    if found.taint:
+        lines.append(f"  it may rest on content from outside: {', '.join(found.taint)}")
     if found.conflict:
         conflict = found.conflict
         asked = f"{conflict.specialist} was asked to reconcile them, in task {conflict.task}"
@@ -73,10 +76,11 @@ def _decided(found: Provenance) -> list[str]:
         answer = found.answer
         lines.append(f"  answered by {answer.by} at gate {answer.gate}, event {answer.version}, digest {answer.digest}")
         lines.append(f"    on sequence {answer.said.seq}, sha256 {answer.said.sha256}")
+    lost = "bid of" if found.policy == BIDS else "lost"
     if found.winner:
         lines += _voice("claimed by", found.winner)
     for loser in found.losers:
-        lines += _voice("lost" if loser.reason else "agreed", loser)
+        lines += _voice(lost if loser.reason else "agreed", loser)
     for voice in found.declined:
         lines += _voice("declined", voice)
     return lines
@@ -93,6 +97,8 @@ def _attempt(one: Attempt) -> str:
     line = f"    before, attempt {one.attempt} of {one.specialist}, at event {one.version}: "
     if one.behind:
         return f"{line}given out again, {', '.join(one.behind)} had changed"
+    if one.refused:
+        return f"{line}the plan {value(one.value, LONG)} was refused: {'; '.join(one.refused)}"
     how = f"{one.code}: {one.message}".rstrip(": ")
     return f"{line}{how}; {'handed on' if one.code == 'HANDED_OFF' else 'given'} to {one.to}" if one.to else line + how
 
@@ -120,11 +126,12 @@ def _voice(how: str, voice: Voice) -> list[str]:
     said = f"sequence {voice.said.seq}, sha256 {voice.said.sha256}" if voice.said else "no input"
     if not voice.claimed:
         what = f"{voice.code}: {voice.message}".rstrip(": ")
-    elif how == "lost":
+    elif how in ("lost", "bid of"):
         what = f"{value(voice.value, LONG)}: {voice.reason}"
     else:
         what = "" if voice.confidence is None else f"confidence {voice.confidence:g}"
-    line = f"  {how} {voice.specialist}, task {voice.task} attempt {voice.attempt}"
+    child = f" (run {voice.child})" if voice.child else ""
+    line = f"  {how} {voice.specialist}, task {voice.task} attempt {voice.attempt}{child}"
     if voice.read_version:
         said += f"; it saw version {voice.read_version} of the run"
     return [f"{line}: {what}" if what else line, f"    on {said}", *map(_attempt, voice.before)]

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from projections import evolve_effects as effects
 from projections import evolve_tasks as tasks
 from projections.canonical import (
     Breaker,
@@ -26,6 +27,9 @@ from projections.canonical import (
 )
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
+from schemas import events_of_effects as f
+from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
+from schemas.steps import PlanStep
 
 
 def evolve(state: State, event: e.Event) -> State:
@@ -45,6 +49,8 @@ def _run_opened(state: State, event: e.RunOpened, new: Next) -> State:
         input=event.input,
         approve=event.approve,
         parent=event.parent,
+        grant=event.grant or None,
+        taint=event.taint or (),
     )
 
 
@@ -67,14 +73,24 @@ def _plan_committed(state: State, event: e.PlanCommitted, new: Next) -> State:
 
 
 def _plan_revised(state: State, event: e.PlanRevised, new: Next) -> State:
-    added = tuple(step.id for step in event.steps)
-    plan = (
-        replace(step, needs=(*step.needs, *added)) if event.instead_of in step.needs else step for step in state.plan
-    )
-    steps = state.steps | {name: StepState() for name in added}
+    plan, steps = _with_steps(state, event.steps, event.instead_of)
     if event.instead_of:
         steps = steps | {event.instead_of: replace(steps[event.instead_of], revised=True)}
-    return replace(state, **new, plan=(*plan, *event.steps), steps=steps, revisions=event.number)
+    return replace(state, **new, plan=plan, steps=steps, revisions=event.number)
+
+
+def _plan_extended(state: State, event: PlanExtended, new: Next) -> State:
+    plan, steps = _with_steps(state, event.steps, event.step)
+    return replace(state, **new, plan=plan, steps=steps, revisions=event.number)
+
+
+def _with_steps(
+    state: State, added: tuple[PlanStep, ...], needed_with: str
+) -> tuple[tuple[PlanStep, ...], dict[str, StepState]]:
+    """The plan and its steps with `added`, which all need that need the step `needed_with`."""
+    names = tuple(step.id for step in added)
+    plan = (replace(step, needs=(*step.needs, *names)) if needed_with in step.needs else step for step in state.plan)
+    return (*plan, *added), state.steps | {name: StepState() for name in names}
 
 
 def _gate_opened(state: State, event: e.GateOpened, new: Next) -> State:
@@ -182,7 +198,10 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
     before = state.facts.get(event.key)
     previous: tuple[Earlier, ...] = ()
     if before:
-        previous = (*before.previous, Earlier(before.value, before.version, before.step, before.by, before.losers))
+        previous = (
+            *before.previous,
+            Earlier(before.value, before.version, before.step, before.by, before.losers, before.taint),
+        )
     fact = Fact(
         value=event.value,
         version=state.version + 1,
@@ -195,6 +214,7 @@ def _fact_committed(state: State, event: e.FactCommitted, new: Next) -> State:
         policy_version=event.policy_version,
         stale=event.stale,
         previous=previous,
+        taint=event.taint or (),
     )
     replaced = state.replaced + (before is not None)
     return replace(state, **new, facts=state.facts | {event.key: fact}, replaced=replaced, **_settled(state, event))
@@ -247,6 +267,9 @@ _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.RunOpened: _run_opened,
     e.PlanCommitted: _plan_committed,
     e.PlanRevised: _plan_revised,
+    PlanAsked: tasks.plan_asked,
+    PlanRefused: tasks.plan_refused,
+    PlanExtended: _plan_extended,
     e.GateOpened: _gate_opened,
     e.GateAnswered: _gate_answered,
     e.CapabilityAwaited: _capability_awaited,
@@ -271,4 +294,7 @@ _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.AuthorMuted: _author_muted,
     e.RulesChanged: _rules_changed,
     e.RunEnded: _run_ended,
+    f.EffectIntended: effects.effect_intended,
+    f.EffectReceipt: effects.effect_receipt,
+    f.RunEnding: effects.run_ending,
 }

@@ -6,10 +6,21 @@ Pure. The other half of `evolve`; what each end does to the budget stands in `bo
 from msgspec.structs import replace
 
 from projections.bookings import kept, released, reservation, set_aside, settled
-from projections.canonical import Breaker, Reservation, State, StepState, TaskState, Timer, booking
+from projections.canonical import (
+    Breaker,
+    Briefing,
+    Refused,
+    Reservation,
+    State,
+    StepState,
+    TaskState,
+    Timer,
+    booking,
+)
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
 from schemas.contracts import RETRIED
+from schemas.plan_events import PlanAsked, PlanRefused
 from schemas.usage import Limits, Usage
 
 
@@ -112,6 +123,24 @@ def attempt_stale(state: State, event: e.AttemptStale, new: Next) -> State:
         in_flight=state.in_flight - (before.status == "dispatched"),
         breakers=_counted(state, before, "", begun=True),
     )
+
+
+def plan_asked(state: State, event: PlanAsked, new: Next) -> State:
+    briefing = Briefing(event.contracts, event.left_out, event.budget)
+    return replace(state, **new, tasks=state.tasks | {event.task: replace(state.tasks[event.task], briefing=briefing)})
+
+
+def plan_refused(state: State, event: PlanRefused, new: Next) -> State:
+    """The claim of the last one stays with the task, until the fact says why there is none."""
+    task = state.tasks[event.task]
+    claim = next(iter(task.claims), None)
+    value, taint = (claim.value, claim.taint) if claim else (None, ())
+    task = replace(task, refused=Refused(value, event.reasons, event.number, taint))
+    steps = state.steps
+    if event.again:
+        task = replace(task, status="planned", waits=0, ended=0, claims=(), silences=())
+        steps = with_step(state, task.step, ended=steps[task.step].ended - 1)
+    return replace(state, **new, steps=steps, tasks=state.tasks | {event.task: task})
 
 
 def task_delayed(state: State, event: e.TaskDelayed, new: Next) -> State:

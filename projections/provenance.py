@@ -14,10 +14,14 @@ from msgspec.structs import replace
 from projections.audit import Recorded
 from projections.canonical import State
 from schemas import events as e
+from schemas.plan_events import PlanRefused
 from schemas.steps import Merge, PlanStep
+from schemas.taint import Labels
 
 ANSWER, EXPRESSION = "answer", "value"
 """The policies of facts that nobody claimed: a person's answer, the value of an expression."""
+ACCEPTED = "the last proposal that its critique accepted"
+"""In place of the expression that a step of propose and critique has."""
 
 
 class UnknownKey(LookupError):
@@ -35,7 +39,8 @@ class UnknownKey(LookupError):
 
 class Attempt(Struct, frozen=True):
     """An attempt of a task before the last one: how event `version` ended it. `to` got the task next; `behind` are the
-    keys of facts that had changed meanwhile, so that the task was given out again."""
+    keys of facts that had changed meanwhile, so that the task was given out again. So it is where a plan was `refused`,
+    for these reasons; `value` is that plan."""
 
     attempt: int
     specialist: str
@@ -44,13 +49,16 @@ class Attempt(Struct, frozen=True):
     message: str = ""
     to: str = ""
     behind: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+    value: Any = None
 
 
 class Voice(Struct, frozen=True):
     """One specialist's part in a decision. `claimed` tells whether there is a `value`; otherwise `code` and `message`
     say why not. `reason` is why the value lost; empty for the winner, and where the values are equal. `said` is the
     input that ended the task (an observation, or a wake for a child run or a timer), `read_version` the version of the
-    run whose facts the task saw (0: the task was not given out once more). `before` are its earlier attempts."""
+    run whose facts the task saw (0: the task was not given out once more). `before` are its earlier attempts, `child`
+    is the run that did the task."""
 
     specialist: str
     task: str
@@ -65,6 +73,7 @@ class Voice(Struct, frozen=True):
     code: str = ""
     message: str = ""
     before: tuple[Attempt, ...] = ()
+    child: str = ""
 
 
 class Conflict(Struct, frozen=True):
@@ -91,8 +100,8 @@ class Provenance(Struct, frozen=True, kw_only=True):
 
     Without a `winner` a value was made of several claims, the losers, or of facts by an `expression`, or it is an
     `answer`. `stale` are keys of newer facts that the claim does not know of, `replaces` is the version of the value
-    before. `bids` tells how an open call was decided, and `granted` to whom; `others` are what else was decided
-    about the key, in order.
+    before, `taint` the labels of content from outside that the value may rest on. `bids` tells how an open call was
+    decided, and `granted` to whom; `others` are what else was decided about the key, in order.
     """
 
     run: str
@@ -116,6 +125,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
     conflict: Conflict | None = None
     stale: tuple[str, ...] = ()
     replaces: int = 0
+    taint: Labels = ()
     bids: "Provenance | None" = None
     granted: str = ""
     others: "tuple[Provenance, ...]" = ()
@@ -150,6 +160,10 @@ class _Read(Struct):
                 self._before(failed, item.version, code=failed.code, message=failed.message, to=failed.to)
             case e.AttemptStale() as behind:
                 self._before(behind, item.version, behind=behind.keys)
+            case PlanRefused(again=True) as refused:
+                end = self._task(refused.task).end
+                value = next((claim.value for claim in end.claims), None) if end else None
+                self._before(refused, item.version, refused=refused.reasons, value=value)
             case e.TaskEnded() as end:
                 self._task(end.task).end = end
             case e.GateOpened() as opened:
@@ -165,7 +179,7 @@ class _Read(Struct):
     def _task(self, name: str) -> _Task:
         return self.tasks.setdefault(name, _Task({}, []))
 
-    def _before(self, event: e.AttemptFailed | e.AttemptStale, version: int, **more: Any) -> None:
+    def _before(self, event: e.AttemptFailed | e.AttemptStale | PlanRefused, version: int, **more: Any) -> None:
         task = self._task(event.task)
         specialist, _ = task.given.get(event.attempt, ("", 0))
         task.before.append(Attempt(event.attempt, specialist, version, **more))
@@ -217,10 +231,11 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
     }
     if isinstance(event, e.FactMissing):
         return Provenance(
-            policy=merge.policy,
+            policy=_sort(step) or merge.policy,
             policy_version=merge.version,
             value=None,
             winner=None,
+            expression=_expression(read, step),
             code=event.code,
             message=event.message,
             **shared,
@@ -230,27 +245,40 @@ def _explained(read: _Read, version: int, event: _Decision) -> Provenance:
         policy_version=event.policy_version,
         value=event.value,
         winner=_claim(read, event.task, event.by, event.key, event.value) if event.task else None,
-        expression=step.value if step and event.policy == EXPRESSION else "",
+        expression=_expression(read, step) if event.policy == EXPRESSION else "",
         answer=read.answers.get(event.step) if event.policy == ANSWER else None,
         stale=event.stale,
         replaces=event.replaces,
+        taint=event.taint or (),
         **shared,
     )
+
+
+def _sort(step: PlanStep | None) -> str:
+    """How a step that nobody has tasks for decides; empty for all others."""
+    return "" if step is None else EXPRESSION if step.value else ANSWER if step.question else ""
+
+
+def _expression(read: _Read, step: PlanStep | None) -> str:
+    if step is None or not step.value:
+        return ""
+    return ACCEPTED if any(one.origin == step.id for one in read.state.plan) else step.value
 
 
 def _claim(read: _Read, name: str, by: str, key: str, value: Any, reason: str = "") -> Voice:
     task = read.tasks.get(name)
     claims = task.end.claims if task and task.end else ()
     confidence = next((claim.confidence for claim in claims if claim.key == key and claim.value == value), None)
-    return _voice(task, name, by, claimed=True, value=value, confidence=confidence, reason=reason)
+    return _voice(read, name, by, claimed=True, value=value, confidence=confidence, reason=reason)
 
 
 def _silence(read: _Read, voice: e.Declined) -> Voice:
-    task = read.tasks.get(voice.task)
-    return _voice(task, voice.task, voice.by, claimed=False, code=voice.code, message=voice.message)
+    return _voice(read, voice.task, voice.by, claimed=False, code=voice.code, message=voice.message)
 
 
-def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
+def _voice(read: _Read, name: str, by: str, **more: Any) -> Voice:
+    task = read.tasks.get(name)
+    child = read.state.tasks[name].child if name in read.state.tasks else ""
     end = task.end if task else None
     attempt = end.attempt if end else max(task.given, default=0) if task else 0
     _, read_version = task.given.get(attempt, ("", 0)) if task else ("", 0)
@@ -262,6 +290,7 @@ def _voice(task: _Task | None, name: str, by: str, **more: Any) -> Voice:
         read_version=read_version,
         said=end.cause if end else None,
         before=tuple(task.before) if task else (),
+        child=child,
         **more,
     )
 

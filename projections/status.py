@@ -14,6 +14,7 @@ from projections.canonical import LATE_LIMIT, Fact, Gate, State, late_name, loop
 from projections.history import Folded, outcome_digest, state_digest
 from schemas import events as e
 from schemas.codec import canonical
+from schemas.plan_events import PlanExtended, PlanRefused
 from schemas.plans import BIDS
 from schemas.steps import PlanStep
 from schemas.usage import Amount
@@ -192,6 +193,11 @@ def stale(state: State) -> dict[str, list[str]]:
     return {key: list(fact.stale) for key, fact in sorted(state.facts.items()) if fact.stale}
 
 
+def taint(state: State) -> dict[str, list[str]]:
+    """Facts that may rest on content from outside, each with the labels of where that came from."""
+    return {key: list(fact.taint) for key, fact in sorted(state.facts.items()) if fact.taint}
+
+
 def revisions(events: Sequence[Recorded]) -> list[dict[str, Any]]:
     """How the plan was changed while the run went on."""
     return [
@@ -204,6 +210,21 @@ def revisions(events: Sequence[Recorded]) -> list[dict[str, Any]]:
         }
         for item in events
         if isinstance(event := item.event, e.PlanRevised)
+    ]
+
+
+def plans(events: Sequence[Recorded]) -> list[dict[str, Any]]:
+    """The plans that were proposed: the steps of those that were committed, the reasons against the others."""
+    return [
+        {
+            "step": event.step,
+            "by": event.by,
+            "version": item.version,
+            "steps": [step.id for step in event.steps] if isinstance(event, PlanExtended) else [],
+            "refused": list(event.reasons) if isinstance(event, PlanRefused) else [],
+        }
+        for item in events
+        if isinstance(event := item.event, PlanExtended | PlanRefused)
     ]
 
 
@@ -315,6 +336,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         "gates": gates(state),
         "breakers": breakers(state),
         "revisions": revisions(events),
+        "plans": plans(events),
         "loops": loops(events),
         "timers": timers(state),
         "facts": sorted(state.facts),
@@ -324,6 +346,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         },
         "conflicts": conflicts(state),
         "stale": stale(state),
+        "taint": taint(state),
         "late": dict(sorted(state.late.items())),
         "muted": muted(state),
         "usage": asdict(state.usage),

@@ -8,11 +8,16 @@ from typing import get_args
 from msgspec.structs import fields
 
 from schemas import events as e
+from schemas import events_of_effects as f
+from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 
 EventUnion = (
     e.RunOpened
     | e.PlanCommitted
     | e.PlanRevised
+    | PlanAsked
+    | PlanRefused
+    | PlanExtended
     | e.GateOpened
     | e.GateAnswered
     | e.CapabilityAwaited
@@ -37,6 +42,9 @@ EventUnion = (
     | e.AuthorMuted
     | e.RulesChanged
     | e.RunEnded
+    | f.EffectIntended
+    | f.EffectReceipt
+    | f.RunEnding
 )
 
 EVENT_VERSIONS: dict[str, int] = {

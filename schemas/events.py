@@ -6,9 +6,11 @@ Pure. An event's name and version never change their meaning: a change of fields
 
 from typing import Annotated, Any, Literal
 
-from msgspec import Meta, Struct
+from msgspec import UNSET, Meta, Struct, UnsetType
 
+from schemas.grants import Grant
 from schemas.steps import PlanStep, Voice
+from schemas.taint import Labels
 from schemas.usage import Limits, Usage
 
 StopCode = Literal[
@@ -22,9 +24,10 @@ StopCode = Literal[
     "POLICY_BLOCKED",
     "NEEDS_INPUT",
     "HANDED_OFF",
+    "EFFECT_UNKNOWN",
 ]
-"""Why an attempt ended without a result. After the last two the task goes on: when a person has answered, or with the
-specialist that it was handed to."""
+"""Why an attempt ended without a result. After the last three the task goes on: when a person has answered, with the
+specialist that it was handed to, or when it is known whether an effect was done."""
 
 End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED", "CANCELLED"]
 """How a run ends."""
@@ -41,11 +44,13 @@ class Cause(Struct, frozen=True):
 
 
 class Claim(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A value that a specialist proposes for a fact key."""
+    """A value that a specialist proposes for a fact key. `taint`: labels of the content from outside that it may rest
+    on."""
 
     key: str
     value: Any
     confidence: float | None = None
+    taint: Labels = ()
 
 
 class Silence(Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -73,7 +78,7 @@ class Event(Struct, tag_field="type", frozen=True, kw_only=True):
 
 class RunOpened(Event, tag="run_opened", frozen=True, kw_only=True):
     """A goal was accepted. `playbook` is the sequence of the playbook that it follows; with `approve` the publisher
-    has approved its gates in advance."""
+    has approved its gates in advance. `grant` and `taint` hold for all of its tasks."""
 
     v: Literal[1] = 1
     rules: int
@@ -83,6 +88,8 @@ class RunOpened(Event, tag="run_opened", frozen=True, kw_only=True):
     input: dict[str, Any]
     approve: bool = False
     parent: Parent | None = None
+    grant: Grant | UnsetType = UNSET
+    taint: Labels | UnsetType = UNSET
 
 
 class PlanCommitted(Event, tag="plan_committed", frozen=True, kw_only=True):
@@ -350,7 +357,8 @@ class Declined(Struct, frozen=True, omit_defaults=True):
 class FactCommitted(Event, tag="fact_committed", frozen=True, kw_only=True):
     """A value under a key. `task` and `by` name the claim that won, both empty where the value was made of several or
     of facts; the others are the losers; `declined` are the voices that claimed nothing. `stale` are the keys of newer
-    facts that the claim does not know of; `replaces` is the version of the fact that this one takes the place of."""
+    facts that the claim does not know of; `replaces` is the version of the fact that this one takes the place of;
+    `taint` the labels of all that was claimed."""
 
     v: Literal[1] = 1
     step: str
@@ -364,6 +372,7 @@ class FactCommitted(Event, tag="fact_committed", frozen=True, kw_only=True):
     policy_version: int = 1
     stale: tuple[str, ...] = ()
     replaces: int = 0
+    taint: Labels | UnsetType = UNSET
 
 
 class FactMissing(Event, tag="fact_missing", frozen=True, kw_only=True):

@@ -64,6 +64,16 @@ def evaluate(expression: str, document: dict[str, Any]) -> Any:
         raise BadExpression(f"{expression[:200]!r} cannot be evaluated here") from None
 
 
+def path(key: str) -> str:
+    """A fact key as a path below `facts`."""
+    return ".".join(f'"{segment}"' for segment in key.split("."))
+
+
+def reads(expression: str) -> str:
+    """The path that an expression is, where it is a path of plain names and nothing else; else an empty text."""
+    return expression if _PATH.fullmatch(expression) else ""
+
+
 def produce(expression: str, document: dict[str, Any]) -> Any:
     """As `evaluate`, for a value that is handed on: it can be stored. Raises BadExpression."""
     value = evaluate(expression, document)

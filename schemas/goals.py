@@ -6,9 +6,12 @@ Pure. A goal is JSON on the log, written by people and their programs, so pydant
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic_core import ErrorDetails
 
 from schemas.codec import MESSAGE_DEPTH, too_deep, unstorable
+from schemas.grants import Grant
 from schemas.subjects import TOKEN_PATTERN
+from schemas.taint import LABEL_CHARACTERS, LABELS_LIMIT
 from schemas.usage import COUNT_LIMIT, Limits
 
 Token = Annotated[str, Field(pattern=rf"^{TOKEN_PATTERN}$")]
@@ -43,10 +46,26 @@ class Budget(Artefact):
         return Limits(self.tokens, self.tool_calls, self.micro_usd)
 
 
+class Granted(Artefact):
+    """What of their tools specialists may call: names of tools, and all that a tool may reach. It narrows what their
+    contracts say, never widens it; None: whatever they say."""
+
+    tools: list[Token] | None = Field(default=None, max_length=100)
+    scopes: list[Annotated[str, Field(min_length=1, max_length=64)]] | None = Field(default=None, max_length=100)
+
+    def grant(self) -> Grant:
+        return Grant(_tuple(self.tools), _tuple(self.scopes))
+
+
+def _tuple(names: list[str] | None) -> tuple[str, ...] | None:
+    return None if names is None else tuple(sorted(set(names)))
+
+
 class Goal(Artefact):
     """A request to a team: `input` must satisfy the input schema of the team's playbook. With `approve` the
     publisher approves in advance what the run would ask approval for. `budget` and `deadline_s` hold for the whole run,
-    where they are less than what the playbook says. `parent` is set only by the supervisor, for child runs."""
+    where they are less than what the playbook says; `grant` narrows what its tasks may call, `taint` says that the
+    input may hold content from outside. `parent` is set only by the supervisor, for child runs."""
 
     type: Literal["goal"] = "goal"
     v: Literal[1] = 1
@@ -56,6 +75,10 @@ class Goal(Artefact):
     budget: Budget = Budget()
     deadline_s: float | None = Field(default=None, gt=0, le=366 * 86_400)
     parent: ParentTask | None = None
+    grant: Granted | None = None
+    taint: list[Annotated[str, Field(max_length=LABEL_CHARACTERS)]] | None = Field(
+        default=None, max_length=LABELS_LIMIT
+    )
 
 
 def read_goal(data: bytes) -> Goal | str:
@@ -74,7 +97,15 @@ def read_goal(data: bytes) -> Goal | str:
 
 def explain(error: ValidationError) -> str:
     """What is wrong, for people and for the log: field paths and our own words, stable over releases of pydantic."""
-    first = error.errors(include_url=False)[0]
+    return _explained(error.errors(include_url=False)[0])
+
+
+def explain_each(error: ValidationError) -> list[str]:
+    """All that is wrong, as `explain` says it."""
+    return list(dict.fromkeys(_explained(one) for one in error.errors(include_url=False)))
+
+
+def _explained(first: ErrorDetails) -> str:
     path = ".".join(str(part) for part in first["loc"])
     match first["type"]:
         case "json_invalid":

@@ -6,8 +6,9 @@ collects bids and one that is routed by them; propose and critique is a pair of 
 
 from msgspec.structs import replace
 
-from schemas.playbooks import Critique, Gate, MergePolicy, Playbook, Question, Step
-from schemas.steps import Backoff, GatePlan, Merge, PlanStep, Where
+from schemas.expressions import path
+from schemas.playbooks import Critique, Gate, MergePolicy, Plans, Playbook, Question, Step, facts_of
+from schemas.steps import Backoff, GatePlan, Grants, Merge, PlanGrant, PlanStep, Where
 
 BACKOFF_MAX_MS = 60_000
 """The longest delay where a step sets the first one."""
@@ -58,11 +59,12 @@ def _bids(plain: PlanStep, step: Step) -> PlanStep:
         bid=True,
         budget=step.call.budget.limits(),
         where=plain.where,
+        grant=plain.grant,
     )
 
 
 def _granted(plain: PlanStep, bids: PlanStep) -> PlanStep:
-    return replace(plain, needs=(*plain.needs, bids.id), route=f"facts.{_path(bids.fact)}[].by")
+    return replace(plain, needs=(*plain.needs, bids.id), route=f"facts.{path(bids.fact)}[].by")
 
 
 # --- propose and critique ---------------------------------------------------------------------------------------------
@@ -95,15 +97,16 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
                 needs=(*plain.needs, propose),
                 capability=critique.capability,
                 specialist=critique.specialist,
-                when=f"facts.{_path(propose)} != `null`",
-                input=critique.input | {"proposal": f"facts.{_path(propose)}"},
+                when=f"facts.{path(propose)} != `null`",
+                input=critique.input | {"proposal": f"facts.{path(propose)}"},
                 fact=review,
                 missing="allow",
                 wait_ms=plain.wait_ms,
                 await_ms=plain.await_ms,
+                grant=plain.grant,
             )
         )
-        pairs.append(f"{{proposal: facts.{_path(propose)}, critique: facts.{_path(review)}}}")
+        pairs.append(f"{{proposal: facts.{path(propose)}, critique: facts.{path(review)}}}")
     accepted = f"[{', '.join(pairs)}][?critique != `null` && ({critique.accept})] | [-1].proposal"
     made.append(
         PlanStep(
@@ -117,11 +120,6 @@ def _rounds(plain: PlanStep, critique: Critique, bids: PlanStep | None) -> list[
         )
     )
     return made
-
-
-def _path(key: str) -> str:
-    """A key as the path of an expression."""
-    return ".".join(f'"{segment}"' for segment in key.split("."))
 
 
 # --- one step ---------------------------------------------------------------------------------------------------------
@@ -161,6 +159,21 @@ def _plan_step(step: Step) -> PlanStep:
         replaces=step.replaces,
         hand_to=tuple(step.hand_to),
         handoffs=step.handoffs,
+        grant=step.grant.grant() if step.grant else None,
+        plans=None if step.plans is None else _grant(step.id, step.plans),
+    )
+
+
+def _grant(step: str, plans: Plans) -> PlanGrant:
+    return PlanGrant(
+        facts=facts_of(step, plans),
+        steps=plans.steps,
+        proposals=plans.proposals,
+        capabilities=tuple(plans.capabilities),
+        authority=plans.authority,
+        only=Grants(tuple(plans.tools), tuple(plans.scopes)),
+        budget=plans.budget.limits(),
+        gate=GatePlan(plans.gate.ask, round(plans.gate.expires_s * 1000), tuple(plans.gate.who)),
     )
 
 

@@ -13,14 +13,16 @@ from pydantic import Field, field_validator, model_validator
 from schemas.contracts import read_artefact
 from schemas.events import StopCode
 from schemas.expressions import check_expression, check_template
-from schemas.goals import Artefact, Budget, Token
-from schemas.subjects import TOKEN_PATTERN, check_patterns, is_token
+from schemas.goals import Artefact, Budget, Granted, Token
+from schemas.subjects import TOKEN_PATTERN, check_patterns, is_key, is_token
 from schemas.validation import check_schema
 
 TASKS_LIMIT = 2_000
 """Tasks of one run; larger work goes into child runs."""
 STEP_NAME_LIMIT = 59
 """Characters of a step's name: with the index of a task after it, it is still a token."""
+PLANNER_NAME_LIMIT = 24
+"""Characters of a planning step's name, which those of its plan begin with."""
 ROUNDS_LIMIT = 20
 """Rounds of propose and critique at most."""
 POLICIES = frozenset(
@@ -134,6 +136,35 @@ class Call(Artefact):
     seconds: float = Field(default=0.01, ge=0, le=1e6)
 
 
+class Plans(Artefact):
+    """What a step proposes is a plan (schemas.proposals): steps that are checked, committed and gone through before
+    what needs the step begins. Each is one task, and its fact has the key `<facts>.<name>`.
+
+    facts: the first segments of those keys; default the step's id with `_facts` after it.
+    steps: how many a plan may have. proposals: how many plans may be proposed before the run ends with PLAN_REFUSED.
+    capabilities: what the steps may ask for (none named: all that is offered, but for the planning one).
+    authority, tools, scopes: what those who do them may have at most, `*` for any; `effect` only with a gate.
+    budget: what the steps may use together, each counted once. gate: who approves those that ask for it, until when.
+    """
+
+    facts: str = ""
+    steps: int = Field(default=20, ge=1, le=200)
+    proposals: int = Field(default=3, ge=1, le=20)
+    capabilities: list[Token] = []
+    authority: Literal["observe", "propose", "effect"] = "propose"
+    tools: list[Token | Literal["*"]] = []
+    scopes: list[str] = []
+    budget: Budget = Budget()
+    gate: Gate = Gate()
+
+    @field_validator("facts")
+    @classmethod
+    def _key(cls, facts: str) -> str:
+        if facts and not is_key(f"{facts}.x"):
+            raise ValueError(f"{facts[:80]!r} cannot be the beginning of fact keys")
+        return facts
+
+
 class Step(Artefact):
     """One step.
 
@@ -142,7 +173,8 @@ class Step(Artefact):
       or with "all" everyone who offers it, each with a voice. `team` instead: a child run of that team. `value`
       instead: an expression, whose value becomes the fact. `question` instead: a person.
     route: expression that gives the specialist's name, or a list of names: the first does it, the others take over.
-    where: what a contract must promise. call: ask for bids first. critique: propose and critique.
+    where: what a contract must promise. call: ask for bids first. critique: propose and critique. plans: the value is
+      a plan, whose steps the run goes through.
     when: expression; the step is skipped when it is not true.
     for_each: expression that gives a list; each item becomes a fact. At most `tasks` tasks a voice share the items.
     input: what one item receives, field by field, as expressions.
@@ -160,6 +192,7 @@ class Step(Artefact):
     hand_to: capabilities or specialists that the task may be handed to, `handoffs` times at most.
     await_s: time to wait for somebody who offers the capability.
     gate: ask a person first.
+    grant: narrows what of their tools those who do it may call, also in a child run and after a hand-off.
     """
 
     id: Token = Field(max_length=STEP_NAME_LIMIT)
@@ -173,6 +206,7 @@ class Step(Artefact):
     where: Where = Where()
     call: Call | None = None
     critique: Critique | None = None
+    plans: Plans | None = None
     when: str = ""
     for_each: str = ""
     tasks: int = Field(default=256, ge=1, le=TASKS_LIMIT)
@@ -195,6 +229,7 @@ class Step(Artefact):
     handoffs: int = Field(default=3, ge=1, le=20)
     await_s: float = Field(default=3_600, gt=0, le=30 * 86_400)
     gate: Gate | None = None
+    grant: Granted | None = None
 
     _expressions = field_validator("when", "for_each", "accept", "value", "route")(check_expression)
     _template = field_validator("fact")(check_template)
@@ -215,7 +250,9 @@ class Step(Artefact):
         return self
 
 
-_FOR_CAPABILITIES = ("specialist", "route", "call", "critique", "fallback", "hand_to")
+_FOR_CAPABILITIES = ("specialist", "route", "call", "critique", "plans", "fallback", "hand_to")
+PLANNING = "planning"
+"""The field of a planning task's input that says what a plan may be made of (schemas.proposals.Planning)."""
 
 
 def _misplaced(step: Step, doer: str) -> str:
@@ -224,6 +261,7 @@ def _misplaced(step: Step, doer: str) -> str:
         return f"{odd}: only a step with a capability has it"
     rules = (
         (doer in {"value", "question"} and step.gate, f"gate: a {doer} does nothing that needs an approval"),
+        (doer in {"value", "question"} and step.grant, f"grant: a {doer} calls no tools"),
         (doer == "question" and step.for_each, "for_each: a question is asked once"),
         (step.call and step.specialist, "specialist: the bids say who does it"),
         (step.route and step.specialist, "specialist: the route says who does it"),
@@ -234,8 +272,33 @@ def _misplaced(step: Step, doer: str) -> str:
             "fallback and hand_to: with `all` there is nobody left to take over",
         ),
         (step.critique and "{" in step.fact, "fact: of propose and critique it is a plain key"),
+        *_of_planning(step),
     )
     return next((problem for broken, problem in rules if broken), "")
+
+
+def facts_of(step: str, plans: Plans) -> str:
+    """The first segments of the keys of what a planning step plans."""
+    return plans.facts or f"{step}_facts"
+
+
+def _of_planning(step: Step) -> tuple[tuple[Any, str], ...]:
+    if step.plans is None:
+        return ()
+    own, facts = step.fact or step.id, facts_of(step.id, step.plans)
+    return (
+        (step.call or step.critique or step.for_each, "plans: one plan is asked for, once, and of one"),
+        (step.specialist == "all", "plans: a plan is asked of one specialist"),
+        (step.replaces, "replaces: a plan is not taken back"),
+        (step.merge != MergePolicy(), "merge: there is one plan"),
+        ("{" in step.fact, "fact: of a plan it is a plain key"),
+        (
+            f"{own}.".startswith(f"{facts}.") or f"{facts}.".startswith(f"{own}."),
+            f"plans.facts: {facts!r} and the key of the plan, {own!r}, would lie inside each other",
+        ),
+        (PLANNING in step.input, f"input: {PLANNING!r} is what the supervisor says"),
+        (len(step.id) > PLANNER_NAME_LIMIT, f"id: of a planning step it has {PLANNER_NAME_LIMIT} characters at most"),
+    )
 
 
 class Replan(Artefact):

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from schemas.grants import Grant
 from schemas.usage import Limits
 
 
@@ -32,15 +33,38 @@ class GatePlan(Struct, frozen=True, omit_defaults=True):
     schema: dict[str, Any] | None = None
 
 
+class Grants(Struct, frozen=True, omit_defaults=True):
+    """Names of tools, and scopes of tools; `*` is any."""
+
+    tools: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+
+
+class PlanGrant(Struct, frozen=True, omit_defaults=True):
+    """What the plan that a step proposes may hold. See schemas.playbooks.Plans; `facts` are the first segments of the
+    keys of the planned steps."""
+
+    facts: str
+    steps: int
+    proposals: int
+    capabilities: tuple[str, ...] = ()
+    authority: Literal["observe", "propose", "effect"] = "propose"
+    only: Grants = Grants()
+    budget: Limits = Limits()
+    gate: GatePlan = GatePlan()
+
+
 class Where(Struct, frozen=True, omit_defaults=True):
     """What a contract must promise to be given a step: typical price and time of a task at most, scopes of its tools,
-    authority at most. `prefer`: who of several comes first."""
+    authority at most. `prefer`: who of several comes first. `only` are the tools and scopes that a contract may have at
+    most (None: any)."""
 
     micro_usd: int | None = None
     latency_ms: int | None = None
     scopes: tuple[str, ...] = ()
     authority: Literal["observe", "propose", "effect"] = "propose"
     prefer: Literal["name", "cost", "latency"] = "name"
+    only: Grants | None = None
 
 
 class Backoff(Struct, frozen=True):
@@ -54,7 +78,9 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     """One step of a plan, as committed. See schemas.playbooks.Step for what each field means to its author. `origin` is
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
     of results; `route` is an expression that names the specialists, first choice first; `sees` are
-    keys of facts that the step sees whether or not it needs their steps."""
+    keys of facts that the step sees whether or not it needs their steps; `grant` narrows what its tasks may call. A
+    step with `plans` proposes further ones; one that was proposed names the step that did (`planned_by`). `undo` is the
+    key of an effect that the step undoes."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -90,6 +116,10 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     sees: tuple[str, ...] = ()
     hand_to: tuple[str, ...] = ()
     handoffs: int = 3
+    grant: Grant | None = None
+    plans: PlanGrant | None = None
+    planned_by: str = ""
+    undo: str = ""
 
 
 class Voice(Struct, frozen=True, omit_defaults=True):

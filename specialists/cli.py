@@ -13,7 +13,7 @@ from blackboard.options import BoardOptions, board_options
 if TYPE_CHECKING:
     from specialists.filtering import Filter
     from specialists.loading import Loaded
-    from specialists.worker import WorkerEvent
+    from specialists.worker_events import WorkerEvent
 
 
 @click.command()
@@ -93,7 +93,7 @@ def _filter(mode: str) -> "Filter | None":
 def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list[str]]) -> None:
     from msgspec import to_builtins
 
-    from specialists.worker import Begun, Offered
+    from specialists.worker_events import Begun, Offered
 
     if isinstance(event, Offered):
         contract = event.contract
@@ -156,3 +156,27 @@ def try_(target: str, words: tuple[str, ...], facts: tuple[str, ...], bid: bool,
     from specialists.cli_try import try_specialist
 
     sys.exit(try_specialist(BoardOptions(as_json=as_json), target, words, facts, bid))
+
+
+@click.command("eval")
+@click.argument("team")
+@click.argument("scenarios", nargs=-1, metavar="[SCENARIO]...")
+@click.option("--live", is_flag=True, help="Play in real time, with the models that are configured.")
+@click.option("--runs", type=click.IntRange(1), help="How often each is played, in place of what it says itself.")
+@click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")
+def eval_(team: str, scenarios: tuple[str, ...], live: bool, runs: int | None, as_json: bool) -> None:
+    """Play the scenarios of TEAM, and compare what comes of them with what they expect.
+
+    TEAM is ./file.py, package.module:name or a reference team. Without --live models say what the scenario has written
+    down, and each scenario is simulated in many worlds in which things go wrong. No board is needed. Exit code 1 when a
+    scenario comes to something else than it expects, or is beyond its limits.
+    """
+    from specialists.cli_eval import evaluate_team
+    from specialists.loading import LoadError
+    from specialists.models import BadModels
+
+    options = BoardOptions(as_json=as_json)
+    try:
+        sys.exit(evaluate_team(options, team, scenarios, live, runs))
+    except (LoadError, BadModels) as error:
+        options.fail(error)

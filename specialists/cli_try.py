@@ -19,6 +19,7 @@ from specialists.budget import usd_text
 from specialists.context import LocalContext
 from specialists.execution import Execution
 from specialists.loading import LoadError, load_specialist
+from specialists.mcp_tools import serving
 from specialists.signature import BadSpecialist
 from specialists.specialist import Specialist
 
@@ -50,7 +51,8 @@ class Trial:
             kind="bid" if self.bid else "work",
             attempt=len(self.answers) + 1,
         )
-        ended = await Execution(self.specialist, context).run()
+        async with serving(self.specialist):
+            ended = await Execution(self.specialist, context).run()
         assert ended is not None, "nobody interrupts it"
         self.usage += ended.usage
         self.calls += [one for one in (*context.observations, *context.unrecorded) if isinstance(one, ToolCalled)]

@@ -7,39 +7,37 @@ worker's business. What people said comes with the task.
 import asyncio
 import contextlib
 import contextvars
-import functools
-import inspect
 import logging
 import math
 import threading
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, Literal, NoReturn, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
-from pydantic_core import to_jsonable_python
 
-from blackboard import telemetry
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
-from schemas.codec import digest, sha256
-from schemas.events import StopCode
-from schemas.inputs import ModelCalled, Observation, Progress, Question, ToolCalled
+from schemas.grants import Grant
+from schemas.inputs import EffectIntended, ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
-from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.taint import Labels
+from schemas.tasks import Answered, Item, ReadFact, Task, Undo
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
+from specialists.effects import Effects
+from specialists.gateway import Gateway
 from specialists.ledger import Ledger
-from specialists.spans import tool_span
 from specialists.specialist import Facts, Specialist
 from specialists.stop import WEEK_S, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Tool
+from specialists.tools import Described, Function, Reply, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
-Record = Callable[[Observation], Awaitable[None]]
+Record = Callable[[Observation | EffectIntended], Awaitable[bool]]
+"""Appends an observation; whether the log took it, which it does not only where another has the right to an effect."""
 
 
 class Screen(Protocol):
@@ -60,8 +58,11 @@ class WorkContext:
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
     record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
     the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
-    them is. `screen` makes of what goes to the board's store, and to models, what may go there.
+    them is. Tools are called by the `gateway`, which sees what stands here. `screen` makes of what goes to the board's
+    store, and to models, what may go there.
     """
+
+    gateway: ClassVar[type[Gateway]] = Gateway
 
     def __init__(self, task: Task, execution: str, tools: Mapping[str, Tool], blobs: Blobs, record: Record) -> None:
         self.task, self.execution = task, execution
@@ -74,11 +75,11 @@ class WorkContext:
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
-        self._tools, self._blobs, self._record = tools, blobs, record
-        self.ledger = Ledger(task.budget)
+        self.record, self.ledger = record, Ledger(task.budget)
+        self._blobs = blobs
+        self._reports = self.models_called = 0
         self._answers = {one.digest: one for one in task.answers}
-        self._requested: Counter[str] = Counter()
-        self._reports = self._told = self.models_called = 0
+        self._gateway = self.gateway(self, tools)
 
     @property
     def usage(self) -> Usage:
@@ -103,7 +104,7 @@ class WorkContext:
 
     async def model_called(self, called: ModelCalled) -> None:
         """Record a call of a model."""
-        await self._record(self._counted(called))
+        await self.record(self._counted(called))
 
     def model_interrupted(self, called: ModelCalled) -> None:
         """There is no time to record it: it goes onto the log with the end."""
@@ -133,93 +134,35 @@ class WorkContext:
         if fraction is not None:
             fraction = None if math.isnan(fraction) else min(max(float(fraction), 0.0), 1.0)
         task, attempt = self.task.task, self.task.attempt
-        await self._record(
+        await self.record(
             Progress(
                 task=task, attempt=attempt, execution=self.execution, message=bounded(str(message)), fraction=fraction
             )
         )
 
-    def granted(self, tool: str | Function) -> Tool | None:
-        """The tool that is meant, where it is one of the specialist's."""
-        found = self._tools.get(_name(tool))
-        if found and (isinstance(tool, str) or tool is found or tool == found.function):  # each bound method is new
-            return found
-        return None
+    @property
+    def tools(self) -> list[Described]:
+        return self._gateway.described()
+
+    @property
+    def taint(self) -> Labels:
+        return self._gateway.taint
+
+    def outside(self, *labels: str) -> None:
+        self._gateway.read(*labels)
 
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
-        granted = self.granted(tool)
-        if granted is None:
-            names = ", ".join(self._tools) or "none"
-            name = _name(tool)
-            message = f"tool {name[:64]!r} is not among those of this specialist (tools: {names}): list it in tools="
-            await self._refuse(name, arguments, "POLICY_BLOCKED", message)
-        else:
-            arguments = granted.arguments(arguments)  # wrong ones are the caller's mistake, not the tool's
-            if refusal := self.ledger.refuses_call(granted.price_micro_usd):
-                await self._refuse(granted.name, arguments, "BUDGET_EXCEEDED", refusal)
-            if granted.confirm:
-                self._confirm(granted, arguments)
-            span = functools.partial(tool_span, self.task, self.execution, granted, self.usage.tool_calls + 1)
-            with telemetry.measured(span, self.spans.append):
-                return await self._call(granted, arguments)
+        return await self._gateway.call(tool, arguments)
 
-    async def _refuse(self, name: str, arguments: dict[str, Any], code: StopCode, message: str) -> NoReturn:
-        await self._tell(self._called(name, arguments, code, message))
-        raise Stop(code, message)
+    async def requested(self, name: str, arguments: Mapping[str, Any] | str) -> Reply:
+        return await self._gateway.requested(name, arguments)
 
-    def _confirm(self, tool: Tool, arguments: dict[str, Any]) -> None:
-        """Raise the question whether this call may be made, unless it was approved. An approval is for one call."""
-        first = tool.request(self.task.specialist, arguments, 1).question.digest
-        request = tool.request(self.task.specialist, arguments, self._requested[first] + 1)
-        if self.answer_to(request.question) is None:
-            raise request
-        self._requested[first] += 1
+    @property
+    def effects(self) -> Effects:
+        return self._gateway.effects
 
-    async def _call(self, tool: Tool, arguments: dict[str, Any]) -> Any:
-        loop = asyncio.get_running_loop()
-        began, name = loop.time(), tool.name
-        self.ledger.book(tool_calls=1, micro_usd=tool.price_micro_usd)
-        called = self._called(name, arguments)  # before the tool can change them
-        try:
-            if inspect.iscoroutinefunction(tool.function):
-                result = await tool.function(**arguments)
-            else:
-                result = await self.in_thread(tool.function, **arguments)
-                if inspect.isawaitable(result):  # a wrapper around a coroutine function
-                    result = await result
-        except asyncio.CancelledError:
-            told = _with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began)
-            self.unrecorded.append(self._numbered(told))
-            raise
-        except Exception as error:
-            stop = error if isinstance(error, Stop) else Stop("TOOL_DOWN", f"tool {name}: {describe(error)}")
-            if stop is not error:
-                self.log.warning("tool %s failed", name, exc_info=error)
-            await self._tell(_with(called, stop.code, stop.message, loop.time() - began))
-            raise stop from error
-        await self._tell(_with(called, "", "", loop.time() - began, output=_digest(result)))
-        return result
-
-    async def _tell(self, called: ToolCalled) -> None:
-        await self._record(self._numbered(called))
-
-    def _numbered(self, called: ToolCalled) -> ToolCalled:
-        """With its number among the calls that this execution tells of: told twice, it is still one."""
-        self._told += 1
-        return replace(called, call=self._told)
-
-    def _called(
-        self, name: str, arguments: dict[str, Any], code: StopCode | None = None, message: str = ""
-    ) -> ToolCalled:
-        return ToolCalled(
-            task=self.task.task,
-            attempt=self.task.attempt,
-            execution=self.execution,
-            tool=bounded(name[:64]),
-            input=_digest(arguments),
-            code=code or "",
-            message=message,
-        )
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        return await self._gateway.undo(msgspec.convert(asked, Undo))
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
         return await self.store(await self.screen.bytes(data) if self.screen else data, media_type)
@@ -279,7 +222,7 @@ class LocalContext(WorkContext):
     answer, by the text of the question or its digest. `observations` are those that would have gone onto the board.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - a task, as far as it matters here
         self,
         specialist: Specialist | None = None,
         facts: Mapping[str, Any] | None = None,
@@ -290,8 +233,10 @@ class LocalContext(WorkContext):
         answers: Mapping[str, Any] | None = None,
         kind: Literal["work", "bid", "reconcile"] = "work",
         attempt: int = 1,
+        grant: Grant | None = None,
+        taint: Labels = (),
     ) -> None:
-        self.observations: list[Observation] = []
+        self.observations: list[Observation | EffectIntended] = []
         self._said = dict(answers or {})
         deadline_s = specialist.deadline_s if specialist else 30
         task = Task(
@@ -309,6 +254,8 @@ class LocalContext(WorkContext):
             span="0" * 16,
             kind=kind,
             budget=specialist.budget.limits() if specialist else Limits(),
+            grant=grant,
+            taint=taint,
         )
         super().__init__(task, "local", specialist.tools if specialist else {}, blobs or MemoryBlobs(), self._remember)
 
@@ -318,33 +265,6 @@ class LocalContext(WorkContext):
                 return Answered(question.ask, question.action, question.digest, "local", self._said[name])
         return None
 
-    async def _remember(self, observation: Observation) -> None:
+    async def _remember(self, observation: Observation | EffectIntended) -> bool:
         self.observations.append(observation)
-
-
-def _name(tool: str | Function) -> str:
-    return tool if isinstance(tool, str) else getattr(tool, "__name__", "?")
-
-
-def _with(
-    called: ToolCalled, code: StopCode | Literal[""], message: str, duration_s: float, output: str = ""
-) -> ToolCalled:
-    return ToolCalled(
-        task=called.task,
-        attempt=called.attempt,
-        execution=called.execution,
-        tool=called.tool,
-        input=called.input,
-        output=output,
-        code=code,
-        message=message,
-        duration_ms=round(duration_s * 1000),
-    )
-
-
-def _digest(value: Any) -> str:
-    """Of the canonical bytes of what a tool takes or gives; of its text where it cannot be JSON."""
-    try:
-        return digest(to_jsonable_python(value, bytes_mode="base64", fallback=repr))
-    except Exception:  # circular, not UTF-8, or past 64 bits
-        return sha256(repr(value).encode("utf-8", "backslashreplace"))
+        return True

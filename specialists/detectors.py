@@ -130,6 +130,10 @@ def _length(span: tuple[int, int]) -> int:
 # --- secrets ----------------------------------------------------------------------------------------------------------
 
 
+def _name_of(plugin: type[BasePlugin]) -> str:
+    return plugin.__name__
+
+
 @lru_cache(maxsize=1)
 def _patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
     """Kind, pattern and a last check: those of detect-secrets that know the form of what they look for, and ours. The
@@ -139,7 +143,7 @@ def _patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...
     ]
     found = [
         (_kind_of(str(plugin.secret_type)), pattern, getattr(plugin, "is_formally_valid", bool))
-        for plugin in sorted(every, key=lambda one: one.__name__)
+        for plugin in sorted(every, key=_name_of)
         if issubclass(plugin, RegexBasedDetector)
         for pattern in plugin().denylist
     ]

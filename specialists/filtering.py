@@ -17,13 +17,14 @@ from msgspec.structs import replace
 from schemas.bids import BID_SCHEMA
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.events import Claim, Silence
-from schemas.inputs import Ended, ModelCalled, Observation, Progress, ToolCalled
+from schemas.inputs import EffectIntended, EffectReceipt, Ended, ModelCalled, Observation, Progress, ToolCalled
 from schemas.validation import violation
 from specialists.findings import Finding, Redaction, redact, redact_text, tell
 from specialists.specialist import Specialist
 from specialists.stop import Stop, bounded
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Observation | EffectIntended)
 R = TypeVar("R")
 Mode = Literal["redact", "refuse"]
 MODES: tuple[Mode, ...] = ("redact", "refuse")
@@ -46,8 +47,19 @@ class Filter:
             return specialist
         return dataclasses.replace(specialist, stops=(*specialist.stops, "POLICY_BLOCKED"))
 
-    async def screen(self, observation: Observation, noted: list[Finding]) -> Observation:
-        """What of an observation that is no end may be appended; what was found in it is added to `noted`."""
+    async def screen(self, observation: S, noted: list[Finding]) -> S:
+        """What of an observation that is no end may be appended; what was found in it is added to `noted`. Raises Stop
+        POLICY_BLOCKED for an effect whose arguments may not be shown: what undoes it would be called with markers."""
+        if isinstance(observation, EffectIntended):
+            await self._check_arguments(observation)
+            return observation
+        if isinstance(observation, EffectReceipt):  # it was done, so it is recorded
+            result = await self._passed_on(observation.result)
+            noted += result.findings
+            observation = replace(observation, result=result.value)
+            made = _message(observation.message, f"the receipt of {observation.tool}")
+            noted += made.findings
+            return replace(observation, message=made.value)
         if isinstance(observation, Progress):
             made = _message(observation.message, "progress")
         elif isinstance(observation, ToolCalled):
@@ -80,6 +92,21 @@ class Filter:
     async def value(self, value: Any) -> Any:
         """A value as a model may be told it, or its answer be kept. Raises Stop POLICY_BLOCKED."""
         return await self._passed(redact, value, len(encode(value)), "a message for a model or of one is held back")
+
+    async def _check_arguments(self, intent: EffectIntended) -> None:
+        made = await self._passed_on(intent.arguments)
+        if made.findings:
+            told = tell(made.findings)
+            raise Stop(
+                "POLICY_BLOCKED", f"{intent.tool} was not called: its arguments, which the log keeps, hold {told}"
+            )
+
+    async def _passed_on(self, value: Any) -> Redaction:
+        """A value with markers in the place of what is found. Raises Stop where it cannot be looked at."""
+        try:
+            return await _aside(redact, value, len(encode(value)))
+        except Exception as error:
+            raise Stop("INTERNAL", f"the filter failed with {type(error).__name__}; nothing passes") from None
 
     async def _passed(self, look: Callable[[T], Redaction], value: T, size: int, refused: str) -> Any:
         try:

@@ -18,6 +18,7 @@ Without a base_url and an api_key_env the SDK's own settings hold: OPENAI_BASE_U
 
 import os
 import tomllib
+from contextvars import ContextVar
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, Literal
@@ -29,6 +30,10 @@ from schemas.usage import Usage
 
 MODEL, MODELS = "BLACKBOARD_MODEL", "BLACKBOARD_MODELS"
 Structured = Literal["auto", "schema", "tool", "json"]
+
+
+SCRIPT: ContextVar[Any] = ContextVar("models that are scripted", default=None)
+"""A specialists.scripted_models.ScriptedModels while it answers in place of endpoints."""
 
 
 class BadModels(ValueError):
@@ -94,6 +99,8 @@ class Model(BaseModel):
 
 def model_of(specialist: str) -> Model | None:
     """The model that is configured for `specialist`; None where there is none. Raises BadModels."""
+    if (script := SCRIPT.get()) and script.knows(specialist):
+        return Model(name="scripted", structured="schema")
     tables = _tables()
     name = os.environ.get(MODEL)
     default = tables.get("default", {}) | ({"name": name} if name else {})

@@ -21,12 +21,14 @@ from schemas.contracts import ALWAYS, STOP_CODES, Contract
 from schemas.events import StopCode
 from schemas.goals import explain
 from schemas.playbooks import Playbook
+from schemas.taint import Labels
 from schemas.tasks import ReadFact, Task
 from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
+from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
 from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
-from specialists.tools import Function, Tool, tool, tools_by_name
+from specialists.tools import Described, Function, Reply, Tool, ToolSource, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
@@ -38,6 +40,7 @@ __all__ = [
     "Facts",
     "HandOff",
     "NeedsInput",
+    "Reply",
     "Result",
     "Specialist",
     "Stop",
@@ -111,11 +114,34 @@ class Context(Protocol):
         """Tell those who watch; `fraction` is 0 to 1. Best effort: it may be dropped and raises nothing."""
         ...
 
+    @property
+    def tools(self) -> list[Described]:
+        """The tools that may be called for this task, as a model sees them."""
+        ...
+
+    @property
+    def taint(self) -> Labels:
+        """Labels of the content from outside that this execution has read, or was given; its claims carry them."""
+        ...
+
+    def outside(self, *labels: str) -> None:
+        """Say that content from outside was read, such as `documents`, otherwise than with a tool that is marked so:
+        from now on no tool that writes is called without a person's approval."""
+        ...
+
     async def tool(self, tool: str | Function, /, **arguments: Any) -> Any:
         """Call one of the tools that the specialist was given, by name or as the function itself. The call is recorded
         on the board. Raises Stop: POLICY_BLOCKED for any other tool, BUDGET_EXCEEDED for a call too many, TOOL_DOWN for
-        what the tool raises, or the Stop that the tool raises itself; TypeError for arguments that the tool does not
-        take; NeedsInput where a person has to approve the call first."""
+        what the tool raises, or the Stop that the tool raises itself, TIMEOUT and INVALID_OUTPUT where it takes or
+        gives more than its limits; TypeError for arguments that the tool does not take; NeedsInput where a person has
+        to approve the call first."""
+        ...
+
+    async def requested(self, name: str, arguments: Mapping[str, Any] | str) -> Reply:
+        """Call the tool that a model asked for by name, with the arguments that it gave: an object, or its JSON. What
+        it may not do, did wrong, or what failed (a Stop of `tool`, and INVALID_INPUT for its arguments) is a reply that
+        the model can read; of more than the tool's limit it reads the beginning, all of it is a blob. Raises NeedsInput
+        where a person has to approve the call first."""
         ...
 
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
@@ -133,6 +159,10 @@ class Context(Protocol):
         """Add to what this execution has used; money in dollars, or in millionths of one. Raises ValueError for less
         than nothing, and Stop BUDGET_EXCEEDED when the task has now used more than it may: it is booked all the same,
         and the item has no value."""
+        ...
+
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        """Undo an effect of an earlier execution: for tasks of the kind `undo`, not for specialists."""
         ...
 
     async def in_thread(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
@@ -212,6 +242,20 @@ class Specialist:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
 
+    @property
+    def has_effects(self) -> bool:
+        """Whether one of its tools changes the world."""
+        return any(one.effect for one in self.tools.values())
+
+    async def undo(self, input: dict[str, Any], context: Context) -> Result:
+        """Undo an effect of an earlier execution, a schemas.tasks.Undo as JSON. As `invoke` otherwise."""
+        try:
+            return Result(await context.undo(input))
+        except ENDS as end:
+            return self._ended(end)
+        except (Exception, SystemExit) as error:
+            return _internal(error, context)
+
     def permitted(self, result: Result) -> Result:
         """`result` itself when its code is one of those with which the contract lets it end."""
         if not result.code or result.code in self.stops or result.code in ALWAYS:
@@ -288,10 +332,11 @@ def _internal(error: BaseException, context: Context) -> Result:
 
 @dataclass(frozen=True)
 class Team:
-    """A playbook and the specialists that it needs."""
+    """A playbook and the specialists that it needs; `scenarios` say what it has to do with some goals."""
 
     playbook: Playbook
     specialists: Sequence[Specialist]
+    scenarios: Sequence[Scenario] = ()
 
     @property
     def name(self) -> str:
@@ -308,7 +353,7 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     backoff_max_s: float | None = None,
     version: int = 1,
     authority: Authority = "observe",
-    tools: Sequence[Function | Tool] = (),
+    tools: Sequence[Function | Tool | ToolSource] = (),
     budget: goals.Budget | None = None,
     stops: Sequence[StopCode] | None = None,
     typical_usd: Usd | None = None,
@@ -324,11 +369,11 @@ def specialist(  # noqa: PLR0913 - a contract, field by field
     offers: capabilities. deadline_s: time for one item. attempts: how often a task is tried, the next time after
     backoff_s, doubled each time, backoff_max_s at most (default 60, or backoff_s where that is more). authority:
     `propose` may hand its tasks on, `effect` may change the world. tools: functions that it may call through
-    `context.tool`, or what `tool` makes of them. budget: what one attempt may use. stops: codes with which it may end
-    beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs and takes.
-    wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the context, that
-    gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time in one
-    worker. description: default the first line of the docstring. Raises BadSpecialist.
+    `context.tool`, what `tool` makes of them, or an `mcp_server`. budget: what one attempt may use. stops: codes with
+    which it may end beside schemas.contracts.ALWAYS (default: all). typical_usd, typical_s: what a task usually costs
+    and takes. wakes_on: keys (or `prefix.*`) of facts that wake it. bid: a function of the item, and if it wants the
+    context, that gives a Bid; by default that it can, at the typical cost and time. concurrency: tasks at the same time
+    in one worker. description: default the first line of the docstring. Raises BadSpecialist.
     """
 
     def decorate(target: Callable[..., Any]) -> Specialist:
@@ -390,7 +435,12 @@ def _checked(made: Specialist) -> Specialist:
         raise BadSpecialist(f"stops= has {unknown[0]!r}; the codes are {', '.join(sorted(STOP_CODES))}")
     if made.backoff_max_s < made.backoff_s:
         raise BadSpecialist("backoff_max_s= is less than backoff_s=")
-    asking = [one.name for one in made.tools.values() if one.confirm]
+    asking = [one.name for one in made.tools.values() if one.may_ask]
+    changing = [one.name for one in made.tools.values() if one.effect]
+    if changing and made.authority != "effect":
+        raise BadSpecialist(f'tool {changing[0]!r} is an effect: that takes authority="effect"')
+    if changing and "EFFECT_UNKNOWN" not in made.stops:
+        raise BadSpecialist(f"nobody may know whether tool {changing[0]!r} was done: list EFFECT_UNKNOWN in stops=")
     if asking and "NEEDS_INPUT" not in made.stops:
         raise BadSpecialist(f"tool {asking[0]!r} asks for an approval: list NEEDS_INPUT in stops=")
     if made.bid is not None:

@@ -16,20 +16,22 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from blackboard import telemetry
 from blackboard.board import Board
 from blackboard.client import Client
-from blackboard.log import Append, LogError, LogUnavailable, TooLarge
+from blackboard.log import Append, LogError, LogUnavailable, Stored, TooLarge
 from blackboard.queue import ACK_WAIT_S, Delivery, QueueGone, QueueUnavailable, TaskKey
 from schemas.codec import encode
-from schemas.contracts import EXECUTIONS_LIMIT, Contract
-from schemas.inputs import Ended, Observation, Progress, Started
+from schemas.contracts import EXECUTIONS_LIMIT
+from schemas.inputs import EffectIntended, Ended, Observation, Progress, Started
 from schemas.spans import Attributes, Span
 from schemas.tasks import BadTask, Task, decode_task
 from schemas.usage import Usage
 from specialists.context import WorkContext
 from specialists.execution import Execution
+from specialists.mcp_tools import Servers, check_pinned
 from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist
 from specialists.stop import bounded
+from specialists.worker_events import Begun, Finished, Offered, WorkerEvent
 
 if TYPE_CHECKING:
     from specialists.filtering import Filter
@@ -57,40 +59,6 @@ class Timing:
     started_after_s: float = 1.0
     grace_s: float = 1.0
     backoff_s: tuple[float, float] = (0.2, 2.0)
-
-
-@dataclass(frozen=True)
-class Offered:
-    """The contract stands in the catalogue, at `seq`."""
-
-    contract: Contract
-    seq: int
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A task was taken."""
-
-    key: TaskKey
-    execution: str
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A task is out of the worker's hands. `how`: its end is stored, the run has no use for it any more, or another
-    worker will have it. `code` is empty where the end holds values; `to` is whom the task was handed to."""
-
-    key: TaskKey
-    execution: str
-    how: Literal["stored", "cancelled", "released"]
-    code: str
-    message: str
-    latency_ms: int
-    usage: Usage
-    to: str = ""
-
-
-WorkerEvent = Offered | Begun | Finished
 
 
 class Job:
@@ -153,20 +121,28 @@ class Worker:
         self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
         self._outages: dict[str, int] = {}
-        self._offered = False
+        self._servers, self._offered = Servers(self._specialists), False
 
     async def offer(self) -> None:
-        """Put the contracts into the catalogue, unless they stand there as they are. Raises BadInput, LogError."""
+        """Start the servers of tools, which `run` stops, and put the contracts into the catalogue, unless they stand
+        there as they are. Raises BadSpecialist where a server cannot be taken, BadInput, LogError."""
         if not self._offered:
+            await self._servers.start()
             for one in self._specialists:
-                contract = one.contract()
+                await check_pinned(self._board, contract := one.contract())
                 self._tell(Offered(contract, await Client(self._board, one.name).offer(contract)))
         self._offered = True
 
     async def run(self, stop: asyncio.Event) -> None:
         """Offer the contracts, then work until `stop` is set. Raises BadInput where a contract is not valid, and
         LogError where the board does not take what it is given."""
-        await self.offer()
+        try:
+            await self.offer()
+            await self._work(stop)
+        finally:
+            await self._servers.stop()
+
+    async def _work(self, stop: asyncio.Event) -> None:
         listeners = [asyncio.create_task(self._listen(one.name, self._cancels(one))) for one in self._specialists]
         pullers = [self._watched(pulling) for one in self._specialists for pulling in self._pulls(one)]
         ends = [asyncio.create_task(event.wait()) for event in (stop, self._failed)]
@@ -291,6 +267,8 @@ class Worker:
                 stored = await self._store(job, ended) if ended else None
                 if ended is None and (vain := job.execution.used_in_vain()):
                     await self._store(job, vain)  # tried once: nothing waits for it
+                elif ended is None:
+                    await self._store_unrecorded(job)
                 await self._let_go(job, stored, said)
         finally:
             heartbeat.cancel()
@@ -350,21 +328,23 @@ class Worker:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    async def _record(self, job: Job, observation: Observation) -> None:
-        """Append what a specialist does while it works, within the task's own limit. Progress is not worth waiting."""
+    async def _record(self, job: Job, observation: Observation | EffectIntended) -> bool:
+        """Append what a specialist does while it works, within the task's own limit; whether it is stored, which an
+        intent is not where another execution has it. Progress is not worth waiting."""
         if self._filter:
             observation = await self._filter.screen(observation, job.noted)
         append = self._append_of(job.key.specialist, job.key.run, observation)
         for pause in self._pauses():
             try:
-                await self._board.log.append(append)
+                outcome = (await self._board.log.append(append))[0]
                 self._back("the log")
-                return
+                return isinstance(outcome, Stored)
             except LogUnavailable as error:
                 self._away("the log", error)
             if isinstance(observation, Progress):
-                return
+                break
             await asyncio.sleep(pause)
+        return False
 
     async def _store(self, job: Job, ended: Ended) -> Ended | None:
         """Append the end, the same bytes again until the log has them; what is stored, or None when there was no time
@@ -391,8 +371,19 @@ class Worker:
                 return None
             await _unless(self._giving_up, asyncio.sleep(next(pauses)))
 
-    def _append_of(self, specialist: str, run: str, observation: Observation) -> Append:
-        return Append(self._board.subjects.observation(specialist, run), encode(observation))
+    async def _store_unrecorded(self, job: Job) -> None:
+        """What an execution that another one takes over was about to tell; tried once."""
+        if found := job.execution.context.unrecorded:
+            with contextlib.suppress(LogError):
+                await self._board.log.append(*(self._append_of(job.key.specialist, job.key.run, one) for one in found))
+
+    def _append_of(self, specialist: str, run: str, observation: Observation | EffectIntended) -> Append:
+        subjects = self._board.subjects
+        if isinstance(observation, EffectIntended):  # the first one among all specialists has it
+            of_all = subjects.intent("*", run, observation.key, observation.round)
+            subject = subjects.intent(specialist, run, observation.key, observation.round)
+            return Append(subject, encode(observation), expected=0, among=of_all)
+        return Append(subjects.observation(specialist, run), encode(observation))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 

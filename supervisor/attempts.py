@@ -10,11 +10,13 @@ from projections.bookings import set_aside
 from projections.canonical import TaskState
 from schemas import events as e
 from schemas.codec import INPUT_EVENTS_LIMIT, encode
+from schemas.plan_events import PlanAsked
 from schemas.steps import PlanStep, Voice
 from schemas.usage import Amount, Limits, Usage
 from supervisor import loops
 from supervisor.admission import refusal
 from supervisor.breaches import silence_by
+from supervisor.briefings import budget_for, told_of
 from supervisor.budget import afford, for_bid
 from supervisor.draft import Draft
 from supervisor.policy import (
@@ -39,12 +41,12 @@ FULL = INPUT_EVENTS_LIMIT * 3 // 4
 
 def give(draft: Draft, name: str) -> bool:
     """Give the next attempt of a task out; False when it has to wait. A task that can never be given out ends here."""
-    return not draft.state.end and not _held_back(draft, name)
+    return not draft.over(draft.step_of(name)) and not _held_back(draft, name)
 
 
 def give_or_wait(draft: Draft, name: str) -> None:
     """As `give`, where there is room in `parallel`; a task that has to wait goes on in its turn."""
-    if draft.state.end:
+    if draft.over(draft.step_of(name)):
         return
     armed = draft.state.timers.get(f"retry.{name}")
     waiting = "" if draft.state.in_flight < draft.state.parallel else f"{draft.state.in_flight} tasks are in flight"
@@ -62,6 +64,9 @@ def _held_back(draft: Draft, name: str) -> str:
         return "it goes on after the next input"
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
+    if step.undo:
+        _dispatch_undo(draft, step, name, task)
+        return ""
     voice = _whose(draft, step, task)
     if isinstance(voice, str):
         _give_up(draft, name, "TOOL_DOWN", voice)
@@ -76,6 +81,13 @@ def _held_back(draft: Draft, name: str) -> str:
     elif verdict.when == "now":
         _dispatch(draft, name, voice, allowed, verdict.reserve)
     return verdict.reason if verdict.when == "later" else ""
+
+
+def _dispatch_undo(draft: Draft, step: PlanStep, name: str, task: TaskState) -> None:
+    """What is undone is undone by whom it was done, whatever the run has left: what that uses is booked as overrun."""
+    voice = Voice(task.specialist, task.contract)
+    allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
+    _dispatch(draft, name, voice, allowed, for_bid(draft.state, Limits()))
 
 
 def _unpaid(draft: Draft, task: TaskState, wanted: Limits, reason: str) -> tuple[e.StopCode, str]:
@@ -118,11 +130,15 @@ def _joined(*texts: str) -> str:
 
 def _dispatch(draft: Draft, name: str, voice: Voice, allowed: Allowance, reserve: Limits) -> None:
     task, parent = draft.state.tasks[name], draft.state.parent
-    is_child = bool(draft.state.step(task.step).team)
+    is_child = bool((step := draft.state.step(task.step)).team)
     if is_child and parent and parent.depth >= DEPTH_LIMIT:
         draft.end("FAILED", "BUDGET_EXCEEDED", f"child runs are {DEPTH_LIMIT} deep at most")
         return
     attempt = task.attempt + 1
+    if step.plans:
+        contracts, more = told_of(step, draft.state, draft.view)
+        budget = budget_for(draft.state, step, allowed.limits)
+        draft.emit(PlanAsked, task=name, contracts=contracts, left_out=more, budget=budget)
     draft.emit(
         e.TaskDispatched,
         task=name,

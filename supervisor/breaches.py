@@ -11,8 +11,12 @@ from schemas.bids import BID_SCHEMA
 from schemas.codec import VALUE_LIMIT, encode, unstorable
 from schemas.contracts import ALWAYS, Contract
 from schemas.inputs import Ended, Question
+from schemas.taint import LABELS_LIMIT, joined
 from schemas.validation import check_schema, violation
 from supervisor.draft import Draft
+
+GOES_ON = frozenset({"NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"})
+"""Codes with which a whole task goes on, when somebody has said or done something."""
 
 
 def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] | None:
@@ -21,7 +25,7 @@ def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] 
     if end.code:
         if problem := _unnamed(contract, end.code, end.message):
             return "INTERNAL", problem
-        if end.code == "NEEDS_INPUT" and end.question and (problem := _unaskable(end.question)):
+        if end.code in {"NEEDS_INPUT", "EFFECT_UNKNOWN"} and end.question and (problem := _unaskable(end.question)):
             return "INVALID_OUTPUT", problem
         return None
     problem = _misnamed(keys_of(draft, task), end) or _unfit(_output(draft, task, contract), end) or _undecided(end)
@@ -51,6 +55,8 @@ def keys_of(draft: Draft, task: TaskState) -> list[str]:
 def _output(draft: Draft, task: TaskState, contract: Contract | None) -> dict[str, Any]:
     if draft.state.step(task.step).bid:
         return BID_SCHEMA
+    if draft.state.step(task.step).undo:
+        return {}
     return contract.output if contract else {}
 
 
@@ -70,6 +76,8 @@ def _unfit(schema: dict[str, Any], end: Ended) -> str:
     for claim in end.claims:
         if reason := unstorable(claim.value):
             return f"the value of {claim.key!r}: {reason}"
+        if joined(claim.taint) != claim.taint:
+            return f"the taint of {claim.key!r} is not {LABELS_LIMIT} short labels at most, sorted"
         if len(encode(claim.value)) > VALUE_LIMIT:
             return f"the value of {claim.key!r} is over {VALUE_LIMIT} bytes; store it with context.blob()"
         if problem := violation(schema, claim.value):
@@ -79,7 +87,7 @@ def _unfit(schema: dict[str, Any], end: Ended) -> str:
 
 def _undecided(end: Ended) -> str:
     """Which silence says what only a whole task can say: that it asks, or is somebody else's."""
-    odd = next((silence for silence in end.silences if silence.code in {"NEEDS_INPUT", "HANDED_OFF"}), None)
+    odd = next((silence for silence in end.silences if silence.code in GOES_ON), None)
     return f"is silent about {odd.key!r} with {odd.code}, which only a whole task can end with" if odd else ""
 
 

@@ -9,6 +9,7 @@ from projections.canonical import State, TaskState
 from schemas import events as e
 from schemas.codec import canonical
 from schemas.expressions import truth
+from schemas.taint import Labels, joined
 from supervisor.documents import Work
 from supervisor.merge import Candidate
 
@@ -35,6 +36,11 @@ def _candidate(work: Work, name: str, task: TaskState, claim: e.Claim, index: in
         if not truth(work.accepts(index, task.read_version, scope)):
             refused = f"not accepted: {work.step.accept[:200]}"
     return Candidate(name, task.specialist, claim.value, claim.confidence, refused, task.ended)
+
+
+def claimed_with(state: State, names: list[str], key: str) -> Labels:
+    """The labels of all that the tasks `names` claim for a key: also of what did not win, which expressions see."""
+    return joined(*(claim.taint for name in names for claim in state.tasks[name].claims if claim.key == key))
 
 
 def conflicting(candidates: list[Candidate]) -> list[Any]:

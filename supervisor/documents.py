@@ -14,6 +14,7 @@ from schemas.events import Loser
 from schemas.expressions import BadExpression, evaluate, fill, produce
 from schemas.steps import PlanStep
 from schemas.subjects import is_key, key_matches
+from schemas.taint import Labels, joined
 from schemas.tasks import Item, ReadFact
 
 
@@ -24,6 +25,7 @@ class Seen(NamedTuple):
     version: int
     by: str
     losers: tuple[Loser, ...]
+    taint: Labels
 
 
 def ancestors(state: State, step: PlanStep) -> set[str]:
@@ -60,9 +62,9 @@ def _stood_in(fact: Fact, steps: set[str]) -> bool:
 
 def _as_of(fact: Fact, at: int | None) -> Seen | None:
     if at is None or fact.version <= at:
-        return Seen(fact.value, fact.version, fact.by, fact.losers)
+        return Seen(fact.value, fact.version, fact.by, fact.losers, fact.taint)
     old = next((old for old in reversed(fact.previous) if old.version <= at), None)
-    return Seen(old.value, old.version, old.by, old.losers) if old else None
+    return Seen(old.value, old.version, old.by, old.losers, old.taint) if old else None
 
 
 def document(state: State, step: PlanStep | None = None, at: int | None = None) -> dict[str, Any]:
@@ -193,6 +195,14 @@ class Work:
             for key, one in seen.items()
             if any(key_matches(pattern, key) for pattern in self.step.reads)
         }
+
+    def taint(self, at: int | None = None) -> Labels:
+        """The labels of all that the step sees: of its facts, and of the input of the run. What an expression makes of
+        them cannot be told apart."""
+        if not any(fact.taint for fact in self.state.facts.values()):
+            return self.state.taint
+        seen = visible(self.state, self.step, at if self.state.replaced else None)
+        return joined(self.state.taint, *(one.taint for one in seen.values()))
 
     def changed(self, task: TaskState) -> list[str]:
         """What rests otherwise now than when `task` was dispatched, so that it would be asked something else: keys of

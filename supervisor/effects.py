@@ -6,18 +6,21 @@ the same: tasks in the queue, goals of child runs, wakes for parents, children a
 
 from collections.abc import Iterator
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
 
 from blackboard.queue import Entry, TaskKey
 from projections.bookings import held
 from projections.canonical import State
 from schemas.catalogue import View
 from schemas.codec import encode
-from schemas.goals import Budget, Goal, ParentTask
+from schemas.goals import Budget, Goal, Granted, ParentTask
+from schemas.grants import Grant
 from schemas.inputs import CapabilityCame, ChildEnded, ParentEnded, Wake
+from schemas.taint import joined
 from schemas.usage import Limits, Usage
+from supervisor.briefings import ContractAt
 from supervisor.documents import Work
-from supervisor.messages import reserved_for, task_message
+from supervisor.messages import granted, reserved_for, tainted, task_message
 from supervisor.policy import chosen, span_id
 
 
@@ -31,17 +34,17 @@ class ChildGoal(Struct, frozen=True):
 
 
 def in_flight(state: State) -> set[TaskKey]:
-    """What should be in the queue for this run."""
+    """What should be in the queue for this run; while it is ending, what undoes its effects."""
     if state.end:
         return set()
     return {
         TaskKey(task.specialist, state.run, name, task.attempt)
         for name, task in state.tasks.items()
-        if task.status == "dispatched" and not task.child
+        if task.status == "dispatched" and not task.child and (not state.ending or state.step(task.step).undo)
     }
 
 
-def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
+def entries(state: State, keys: set[TaskKey], contract_at: ContractAt) -> list[Entry]:
     """The queue entries of those of this run's tasks in flight that `keys` names, in the order of the plan."""
     works: dict[str, Work] = {}
     found: list[Entry] = []
@@ -50,14 +53,14 @@ def entries(state: State, keys: set[TaskKey]) -> list[Entry]:
         if task.status == "dispatched" and key in keys:
             if task.step not in works:
                 works[task.step] = Work(state, state.step(task.step))
-            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt))
+            message = task_message(works[task.step], name, span_id(state.run, name, task.attempt), contract_at)
             found.append(Entry(key, encode(message)))
     return found
 
 
 def child_goals(state: State) -> Iterator[ChildGoal]:
     """The goals of the child runs that tasks in flight ask for."""
-    if state.end:
+    if state.over:
         return
     depth = state.parent.depth + 1 if state.parent else 1
     for name, task in state.tasks.items():
@@ -70,9 +73,18 @@ def child_goals(state: State) -> Iterator[ChildGoal]:
                 input=items[0].input,
                 budget=Budget(tokens=share.tokens, tool_calls=share.tool_calls, micro_usd=share.micro_usd),
                 parent=ParentTask(run=state.run, task=name, depth=depth),
+                grant=_granted(granted(work)),
+                taint=list(tainted(work, task, task.read_version)) or None,
             )
             unset = {"budget"} if share == Limits() else None
             yield ChildGoal(task.child, name, goal.model_dump_json(exclude_none=True, exclude=unset).encode())
+
+
+def _granted(grant: Grant | None) -> Granted | None:
+    if grant is None:
+        return None
+    tools, scopes = (None if names is None else list(names) for names in (grant.tools, grant.scopes))
+    return Granted(tools=tools, scopes=scopes)
 
 
 def children(state: State) -> list[str]:
@@ -100,7 +112,7 @@ def wake_about_child(goal: ChildGoal, child: State, h: str, parent: State) -> Wa
 
 def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
     """What a parent that still waits must be told about a child run that has ended."""
-    if not child.end or child.parent is None or parent.end:
+    if not child.end or child.parent is None or parent.over:
         return None
     task = parent.tasks.get(child.parent.task)
     if task is None or task.status != "dispatched" or task.child != child.run:
@@ -116,6 +128,7 @@ def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
         version=child.version,
         h=h,
         held=held(child),
+        taint=joined(child.taint, *(fact.taint for fact in child.facts.values())) or UNSET,
     )
 
 
@@ -124,13 +137,13 @@ def wake_for_child(parent: State, child: State) -> Wake | None:
     if child.end or child.parent is None:
         return None
     task = parent.tasks.get(child.parent.task)
-    wanted = not parent.end and task is not None and task.status == "dispatched" and task.child == child.run
+    wanted = not parent.over and task is not None and task.status == "dispatched" and task.child == child.run
     return None if wanted else ParentEnded(parent=parent.run)
 
 
 def wake_for_capability(state: State, view: View) -> Wake | None:
     """What a run must be told when somebody offers now what one of its steps waits for."""
-    if state.end:
+    if state.over:
         return None
     for name, step in state.steps.items():
         if step.awaiting and step.items < 0 and not step.skipped:

@@ -6,17 +6,20 @@ missed, or the playbook has other steps that take its place.
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from projections.canonical import State
 from schemas import events as e
 from schemas.codec import VALUE_LIMIT, encode
 from schemas.contracts import Contract
 from schemas.expressions import BadExpression
+from schemas.plan_events import PlanExtended
 from schemas.plans import planned
 from schemas.playbooks import Playbook
 from schemas.steps import Merge, PlanStep
 from schemas.subjects import key_matches
+from schemas.taint import Labels
 from supervisor.draft import Draft
 
 WOKEN_LIMIT = 100
@@ -24,10 +27,13 @@ WOKEN_LIMIT = 100
 WOKEN = "woken"
 """First segment of the keys under which woken specialists claim."""
 
+REFUSED = "PLAN_REFUSED"
+"""The code of a run that ends because its plans were refused."""
+
 
 class Value(Struct, frozen=True):
     """A value to be committed: who claimed it, in which task, what else was claimed, who declined, and the keys of
-    newer facts that the claim does not know of."""
+    newer facts that the claim does not know of; `taint`: the labels of what it may rest on."""
 
     value: Any
     policy: Merge
@@ -36,6 +42,7 @@ class Value(Struct, frozen=True):
     losers: tuple[e.Loser, ...] = ()
     declined: tuple[e.Declined, ...] = ()
     stale: tuple[str, ...] = ()
+    taint: Labels = ()
 
 
 def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
@@ -58,18 +65,19 @@ def commit(draft: Draft, step: PlanStep, key: str, value: Value) -> None:
         policy_version=value.policy.version,
         stale=value.stale,
         replaces=before.version if before else 0,
+        taint=value.taint or UNSET,
     )
     _wake(draft, step, key)
 
 
-def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str) -> None:
+def decided(draft: Draft, step: PlanStep, key: str, value: Any, by: str, policy: str, taint: Labels = ()) -> None:
     """A fact that no task claims: a person's answer, or the value of an expression. None is no value."""
     if value is None:
         lack(draft, step, key, "LOW_CONFIDENCE", "the answer is nothing")
     elif len(encode(value)) > VALUE_LIMIT:
         lack(draft, step, key, "INVALID_OUTPUT", f"the value is over {VALUE_LIMIT} bytes")
     else:
-        commit(draft, step, key, Value(value, Merge(policy), by=by))
+        commit(draft, step, key, Value(value, Merge(policy), by=by, taint=taint))
 
 
 def lack(
@@ -95,7 +103,13 @@ def lack(
     if draft.state.steps[step.id].revised or _replan(draft, step, reason[:1000]):
         return
     if step.missing == "fail":
-        draft.fail(code, reason)
+        draft.fail(REFUSED if _plans_refused(draft.state, step) else code, reason)
+
+
+def _plans_refused(state: State, step: PlanStep) -> bool:
+    """Whether a step has no plan because no more may be proposed."""
+    task = state.tasks.get(step.id)
+    return bool(step.plans and task and task.refused and task.refused.number >= step.plans.proposals)
 
 
 def _decided_by(draft: Draft, step: PlanStep, key: str) -> str:
@@ -133,7 +147,7 @@ def _wake(draft: Draft, step: PlanStep, key: str) -> None:
     """Give a task to each who is to be woken by the fact under `key`. Who may change the world is not: nobody would
     have approved it."""
     playbook = draft.view.playbook_at(draft.state.playbook)
-    if playbook is None or not playbook.wakes or key.startswith(f"{WOKEN}."):
+    if playbook is None or not playbook.wakes or draft.state.ending or key.startswith(f"{WOKEN}."):
         return
     for contract in draft.view.contracts():
         woken = sum(one.origin.startswith(f"{WOKEN}.") for one in draft.state.plan)
@@ -167,5 +181,18 @@ def _woken(contract: Contract, key: str, number: int) -> PlanStep:
 
 
 def _revise(draft: Draft, steps: tuple[PlanStep, ...], reason: str, instead_of: str = "") -> None:
-    number = draft.state.revisions + 1
+    number, steps = draft.state.revisions + 1, tuple(_after_plans(draft.state, step) for step in steps)
     draft.emit(e.PlanRevised, number=number, steps=steps, reason=reason, instead_of=instead_of)
+
+
+def _after_plans(state: State, step: PlanStep) -> PlanStep:
+    """The step, which needs what was planned by those that it needs."""
+    planned = [one.id for one in state.plan if one.planned_by and one.planned_by in step.needs]
+    return replace(step, needs=(*step.needs, *planned)) if planned else step
+
+
+def extend(draft: Draft, step: PlanStep, task: str, by: str, planned: tuple[PlanStep, ...]) -> None:
+    """The steps that were planned are part of the plan, before any of them is dispatched."""
+    if not draft.state.end:
+        number = draft.state.revisions + 1
+        draft.emit(PlanExtended, number=number, step=step.id, task=task, by=by, steps=planned)

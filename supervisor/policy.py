@@ -14,7 +14,7 @@ from schemas.catalogue import View
 from schemas.codec import STATE_LIMIT, encode
 from schemas.contracts import RETRIED, Contract
 from schemas.events import StopCode
-from schemas.steps import PlanStep, Voice, Where
+from schemas.steps import Grants, PlanStep, Voice, Where
 from schemas.usage import COUNT_LIMIT, Limits
 from supervisor.documents import Work
 
@@ -82,13 +82,13 @@ def offers(step: PlanStep, state: State, view: View) -> list[Voice]:
     found = [
         (_rank(step.where, contract), name, seq)
         for name, seq, contract in view.offering(step.capability)
-        if not _lacks(contract, step.where)
+        if not lacks(contract, step.where)
     ]
     found.sort(key=lambda one: (is_open(state, one[1]), one[0], one[1]))
     return [Voice(name, seq) for _, name, seq in found]
 
 
-def _lacks(contract: Contract, where: Where) -> str:
+def lacks(contract: Contract, where: Where) -> str:
     """What a contract does not promise of what a step asks for, in words; empty when it promises all of it."""
     if AUTHORITIES.index(contract.authority) > AUTHORITIES.index(where.authority):
         return f"has the authority to {contract.authority}, where {where.authority} is the most"
@@ -99,7 +99,20 @@ def _lacks(contract: Contract, where: Where) -> str:
         _over("costs", contract.typical_micro_usd, where.micro_usd, "millionths of a dollar")
         or _over("takes", typical_ms, where.latency_ms, "ms")
         or (f"has no tool with the scope {lacking[0]!r}" if lacking else "")
+        or _beyond(contract, where.only)
     )
+
+
+def _beyond(contract: Contract, only: Grants | None) -> str:
+    """Which tool or scope a contract has that it may not have."""
+    if only is None:
+        return ""
+    for grant in contract.tools:
+        if grant.tool not in only.tools and "*" not in only.tools:
+            return f"has the tool {grant.tool!r}, which is not granted"
+        if odd := [scope for scope in grant.scopes if scope not in only.scopes and "*" not in only.scopes]:
+            return f"has a tool with the scope {odd[0]!r}, which is not granted"
+    return ""
 
 
 def _over(verb: str, typical: int | None, most: int | None, unit: str) -> str:
@@ -114,7 +127,7 @@ def refused(step: PlanStep, view: View) -> str:
     found = [
         f"{name} {problem}"
         for name, _, contract in view.offering(step.capability)
-        if step.specialist in {"", "all", name} and (problem := _lacks(contract, step.where))
+        if step.specialist in {"", "all", name} and (problem := lacks(contract, step.where))
     ]
     return "; ".join(found[:5])
 
@@ -174,7 +187,7 @@ def _forbidden(step: PlanStep, name: str, contract: Contract, state: State) -> s
     approved = gate is not None and any(voice.specialist == name for voice in gate.voices)
     if not approved and (step.gate or contract.authority == "effect"):
         return f"has the authority to {contract.authority}, and nobody has approved that it does this"
-    return _lacks(contract, step.where)
+    return lacks(contract, step.where)
 
 
 def handed_to(step: PlanStep, task: TaskState, to: str, state: State, view: View) -> Voice | tuple[StopCode, str]:
@@ -241,13 +254,13 @@ def tried_again(code: str, task: TaskState, attempts: int) -> bool:
 
 def child_code(end: str, code: str) -> StopCode:
     """The code with which the task of a child run fails: its own, so that each level tries again only what may help.
-    What a person cancelled is not asked for again, nor what waited in vain for somebody who offers a capability or was
-    found to repeat itself."""
+    What a person cancelled is not asked for again, nor what waited in vain for somebody who offers a capability, was
+    found to repeat itself or had its plans refused."""
     if end in {"POLICY_BLOCKED", "CANCELLED"}:
         return "POLICY_BLOCKED"
     if end == "FAILED_RETRYABLE":
         return "TOOL_DOWN"
-    if code in {"STUCK", "LOOP"}:
+    if code in {"STUCK", "LOOP", "PLAN_REFUSED"}:
         return "BUDGET_EXCEEDED"
     return next((known for known in get_args(StopCode) if known == code), "INTERNAL")
 
@@ -274,4 +287,5 @@ def oversized(state: State, grown: int, size: int) -> int:
     every = LOOK_EVERY if bound < STATE_LIMIT // 2 else LOOK_EVERY // 4
     due = state.version // every > (state.version - grown) // every
     exact = len(encode(state)) if due or size >= LOOK_BYTES else 0
-    return exact if exact > STATE_LIMIT else 0
+    limit = STATE_LIMIT * 5 // 4 if state.ending else STATE_LIMIT  # what is undone adds a little
+    return exact if exact > limit else 0

@@ -18,6 +18,7 @@ from blackboard.queue import Entry, QueueGone, QueueUnavailable, TaskKey
 from projections.history import Folded
 from schemas.catalogue import Catalogue, View
 from schemas.codec import encode, ends_run, sha256
+from schemas.contracts import Contract
 from schemas.inputs import Ended, Input, TimerDue, Wake
 from supervisor import effects
 from supervisor.answer import read_message
@@ -289,7 +290,7 @@ class Supervisor:
         given_up: set[TaskKey] = set()
         for was, now in further:
             before, after = effects.in_flight(was.state) if was else set(), effects.in_flight(now.state)
-            entries += self._traces.carried(effects.entries(now.state, after - before))
+            entries += self._traces.carried(effects.entries(now.state, after - before, self._contract_at))
             given_up |= before - after - ended
         await self._board.queue.put(entries)
         for _, now in further:
@@ -313,7 +314,7 @@ class Supervisor:
                 await self._board.log.append(Append(subject, goal.data, expected=0))
             elif child and (wake := effects.wake_about_child(goal, child.state, child.h, state)):
                 await self._wake(state.run, wake)
-        if state.end:
+        if state.over:
             for run in effects.children(state):
                 child = await self._known(run)
                 if child and child.state.goal and (wake := effects.wake_for_child(state, child.state)):
@@ -360,7 +361,7 @@ class Supervisor:
             return
         for folded in self.runs.unfinished():
             absent = effects.in_flight(folded.state) & self._mending.absent
-            await self._board.queue.put(self._traces.carried(effects.entries(folded.state, absent)))
+            await self._board.queue.put(self._traces.carried(effects.entries(folded.state, absent, self._contract_at)))
             await self._relatives(folded)
             if wake := effects.wake_for_capability(folded.state, self._view()):
                 await self._wake(folded.state.run, wake)
@@ -377,6 +378,9 @@ class Supervisor:
         """Whether the run is known and has no such attempt in flight. What is unknown stays."""
         folded = await self._known(key.run)
         return folded is not None and bool(folded.state.goal) and key not in effects.in_flight(folded.state)
+
+    def _contract_at(self, seq: int) -> Contract | None:
+        return self._view().contract_at(seq)
 
     def _view(self) -> View:
         """The catalogue as far as it was read."""

@@ -6,13 +6,15 @@ Pure. The policy of the step decides (`merge`); what did not win stays with the 
 from projections.canonical import TaskState, group_span, group_tasks
 from schemas import events as e
 from schemas.codec import canonical
+from schemas.plan_events import PlanRefused
 from schemas.playbooks import TASKS_LIMIT
 from schemas.steps import PlanStep
-from supervisor.candidates import voices_on
+from supervisor.candidates import claimed_with, voices_on
 from supervisor.documents import Work
 from supervisor.draft import Draft
-from supervisor.facts import Value, commit, lack
+from supervisor.facts import Value, commit, extend, lack
 from supervisor.merge import Candidate, Merged, merge
+from supervisor.proposals import judged
 
 STALE_LIMIT = 3
 """How often a task is given out again because facts have changed; then its result is taken, and marked."""
@@ -22,9 +24,9 @@ def settle(draft: Draft, name: str) -> None:
     """Decide the keys of a group when the last of its voices, task `name`, has ended. Raises BadExpression where
     another step came first, PolicyMissing."""
     task = draft.state.tasks[name]
-    if draft.state.end:
-        return
     step = draft.state.step(task.step)
+    if draft.over(step):
+        return
     if task.index >= 0:
         _reconciled(draft, step, name, task)
         return
@@ -36,7 +38,7 @@ def settle(draft: Draft, name: str) -> None:
         return
     work = draft.work(step)
     for index in group_span(state, task.group):
-        if not draft.state.end:
+        if not draft.over(step):
             _settle_key(draft, step, work, names, index)
 
 
@@ -77,14 +79,47 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
     taken = step.bid or not (refusing and step.missing == "fail")
     if taken and merged.conflict and step.merge.policy == "reconcile":
         _reconcile(draft, step, key, index, merged, declined)
+    elif taken and step.plans and merged.winner:
+        _plan(draft, step, key, merged.winner, declined)
     elif taken and merged.found:
         winner = merged.winner
         task, by = (winner.task, winner.by) if winner else ("", "")
         stale = _stale(draft, step, work, [winner] if winner else candidates)
-        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale)
+        taint = claimed_with(draft.state, names, key)
+        value = Value(merged.value, step.merge, task, by, merged.losers, declined, stale, taint)
         commit(draft, step, key, value)
     else:
         _lack(draft, step, key, merged, refusing, declined)
+
+
+def _plan(draft: Draft, step: PlanStep, key: str, said: Candidate, declined: tuple[e.Declined, ...]) -> None:
+    """A plan that was proposed is committed, with its steps, or refused, and asked for again with the reasons."""
+    assert step.plans is not None
+    planned = judged(draft, step, said.value)
+    if isinstance(planned, tuple):
+        taint = claimed_with(draft.state, [said.task], key)
+        commit(draft, step, key, Value(said.value, step.merge, said.task, said.by, declined=declined, taint=taint))
+        extend(draft, step, said.task, said.by, planned)
+        return
+    task = draft.state.tasks[said.task]
+    number = task.refused.number + 1 if task.refused else 1
+    again = number < step.plans.proposals
+    draft.emit(
+        PlanRefused,
+        step=step.id,
+        task=said.task,
+        attempt=task.attempt,
+        by=said.by,
+        number=number,
+        reasons=tuple(planned),
+        again=again,
+    )
+    if again:
+        draft.emit(e.TaskDelayed, task=said.task, delay_ms=0, reason="its plan was refused")
+        return
+    reason = f"{number} plans were refused, the last because {'; '.join(planned)}"[:1000]
+    losers = (e.Loser(said.task, said.by, said.value, f"refused: {'; '.join(planned)}"[:1000]),)
+    lack(draft, step, key, "INVALID_OUTPUT", reason, losers, declined)
 
 
 def _lack(
@@ -158,7 +193,8 @@ def _reconciled(draft: Draft, step: PlanStep, name: str, task: TaskState) -> Non
     )
     if claim:
         stale = _stale(draft, step, work, candidates)
-        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale))
+        taint = claimed_with(draft.state, [*names, name], key)
+        commit(draft, step, key, Value(claim.value, step.merge, name, claim.by, losers, declined, stale, taint))
         return
     silence = next(iter(task.silences), None)
     code = task.code or (silence.code if silence else "LOW_CONFIDENCE")

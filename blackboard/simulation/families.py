@@ -6,14 +6,16 @@ meant to be, how many end well although every specialist fails one time in five.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from blackboard.simulation.faults import Faults
-from blackboard.simulation.graph_steps import NAMES, RETRIED, Raw, Source
-from blackboard.simulation.graphs import Graph, graph
+from blackboard.simulation.graph_steps import NAMES, RETRIED, Raw, Source, planning
+from blackboard.simulation.graphs import Graph, graph, planners
 from blackboard.simulation.parts import Person, Published
 from blackboard.simulation.scripted import OneOf
 from schemas.events import StopCode
+from schemas.goals import Budget
 from schemas.playbooks import Playbook
 
 
@@ -73,6 +75,31 @@ def _voices(source: Source) -> Graph:
         for name in NAMES[:count]
     )
     return _graph(source, playbook, specialists)
+
+
+def _plans(source: Source) -> Graph:
+    """Plans that specialists propose, often such as cannot be committed, and what needs them."""
+    step: Raw = {"id": "s0"} | planning(source, (), ())
+    after: Raw = {"id": "s1", "capability": "read", "needs": ["s0"], "input": {"x": "facts.s0_facts"}}
+    playbook: Raw = {"team": "t0", "steps": [step, after | {"missing": "allow"}], "returns": {"all": "facts"}}
+    playbook |= {"parallel": source.pick((32, 1)), "wakes": source.chance(0.3)}
+    if source.chance(0.3):
+        playbook["budget"] = {"tokens": source.pick((1_000, 100, 30))}
+    if source.chance(0.3):
+        playbook["replans"] = [{"step": "s0", "steps": [after | {"id": "s2", "needs": []}]}]
+    limits = source.pick(({}, {"tokens": 20}))
+    specialists = tuple(
+        _specialist(
+            source, name, capability, {"ok": True}, tokens=source.pick((0, 10)), budget=Budget(**limits), **more
+        )
+        for name, capability, more in (
+            ("u", "read", {}),
+            ("v", "write", {"authority": source.pick(("observe", "effect")), "wakes_on": ["s0"]}),
+            ("w", "write", {"tools": ("look",), "uses": ("look",)}),
+        )
+    )
+    made = _graph(source, playbook, specialists)
+    return replace(made, specialists=made.specialists + planners(source, made.playbooks, bad=1.0))
 
 
 def _losses(source: Source) -> Graph:
@@ -144,6 +171,7 @@ FAMILIES: Mapping[str, Callable[[Source], Graph]] = {
     "breakers": _breakers,
     "voices": _voices,
     "losses": _losses,
+    "plans": _plans,
     "failing": _failing,
 }
 _AGAIN: tuple[StopCode, ...] = ("TOOL_DOWN", "INTERNAL", "INVALID_OUTPUT")
@@ -152,5 +180,5 @@ FAILING: Mapping[str, Sequence[StopCode]] = {
     "write": _AGAIN,
     "review": _AGAIN,
 }
-DRAWN = ("any",) * 8 + ("loops", "breakers", "voices", "losses")
-"""Of twelve seeds, eight are of any kind."""
+DRAWN = ("any",) * 8 + ("loops", "breakers", "voices", "losses", "plans")
+"""Of thirteen seeds, eight are of any kind."""

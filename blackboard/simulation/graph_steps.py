@@ -11,6 +11,8 @@ from schemas.playbooks import Playbook
 
 T = TypeVar("T")
 CAPABILITIES = ("read", "write", "review")
+PLAN = "plan"
+"""The capability of those who plan."""
 NAMES = ("u", "v", "w", "x", "y")
 RETRIED = ("TOOL_DOWN", "TIMEOUT", "INTERNAL", "INVALID_OUTPUT")
 CODES = tuple(sorted(STOP_CODES - {"NEEDS_INPUT", "HANDED_OFF"}))
@@ -87,7 +89,7 @@ def _step(source: Source, name: str, before: Sequence[str], others: Sequence[str
     needs = [one for one in before if source.chance(0.4)]
     raw: Raw = {"id": name, "needs": needs, "missing": source.pick(("allow", "allow", "fail"))}
     raw |= {"wait_s": source.number(2, 30), "await_s": source.number(5, 60)}
-    kind = source.pick((_work,) * 12 + (_child,) * 4 + (_value, _question, _call, _critique))
+    kind = source.pick((_work,) * 12 + (_child,) * 4 + (_value, _question, _call, _critique, planning))
     raw |= kind(source, needs, others)
     if source.chance(0.08):
         raw["when"] = source.pick(("input.on", "!input.on", f"facts.{needs[0]}" if needs else "input.x"))
@@ -103,6 +105,8 @@ def _work(source: Source, needs: Sequence[str], others: Sequence[str]) -> Raw:
         raw |= {"for_each": "input.l", "tasks": source.pick((256, 1, 2)), "input": {"x": "item"}}
     if source.chance(0.1):
         raw["gate"] = {"ask": "may it?", "expires_s": source.number(5, 100)}
+    if raw.get("backoff_s") == 10.0:  # drawn from what is drawn already, so that seeds stay what they were
+        raw["grant"] = {"tools": ["look", "steal"]}  # it does not widen what a contract says
     return raw
 
 
@@ -133,6 +137,19 @@ def _critique(source: Source, needs: Sequence[str], others: Sequence[str]) -> Ra
     if source.chance(0.2):
         raw["call"] = {"bids_s": source.number(1, 3)}
     return raw | _input(source, needs)
+
+
+def planning(source: Source, needs: Sequence[str], others: Sequence[str]) -> Raw:
+    """A step whose value is a plan."""
+    plans: Raw = {"steps": source.pick((20, 1, 3)), "proposals": source.number(1, 3)}
+    plans["tools"] = plans["scopes"] = source.pick(([], ["*"]))
+    plans["authority"] = source.pick(("propose", "observe", "effect"))
+    plans["gate"] = {"expires_s": source.number(5, 100)}
+    if source.chance(0.2):
+        plans["capabilities"] = ["read", "write"]
+    if source.chance(0.2):
+        plans["budget"] = {"tokens": source.pick((1_000, 50, 5))}
+    return _input(source, needs) | _limits(source) | {"capability": PLAN, "plans": plans}
 
 
 def _doer(source: Source) -> Raw:

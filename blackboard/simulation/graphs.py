@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from blackboard.simulation.faults import Faults
-from blackboard.simulation.graph_steps import CAPABILITIES, CODES, NAMES, RETRIED, Source, T, fact_of, playbooks
+from blackboard.simulation.graph_steps import CAPABILITIES, CODES, NAMES, PLAN, RETRIED, Source, T, fact_of, playbooks
 from blackboard.simulation.lies import LIES
 from blackboard.simulation.parts import Person, Published
-from blackboard.simulation.scripted import Asks, Fails, Hands, OneOf
+from blackboard.simulation.scripted import Asks, Fails, Hands, OneOf, Proposes
 from schemas.goals import Budget
 from schemas.playbooks import Playbook
 
@@ -54,7 +54,7 @@ def graph(source: Source) -> Graph:
     count = source.pick((1, 1, 2, 3))
     return Graph(
         playbooks=teams,
-        specialists=_specialists(source, bad),
+        specialists=_specialists(source, bad) + planners(source, teams, bad),
         goals=tuple(_goal(source, teams[-1].team, number, bad) for number in range(1, count + 1)),
         people=(_person(source, bad),),
         supervisors=source.pick((2, 2, 1)),
@@ -71,6 +71,24 @@ def _specialists(source: Source, bad: float) -> tuple[dict[str, Any], ...]:
         if capability not in offered and not source.chance(0.1 * bad):
             made[0]["offers"].append(capability)
     return tuple(made)
+
+
+def planners(source: Source, teams: Sequence[Playbook], bad: float) -> tuple[dict[str, Any], ...]:
+    """Who plans, where a step wants a plan."""
+    every = [step for team in teams for step in (*team.steps, *(one for r in team.replans for one in r.steps))]
+    if not any(step.plans for step in every):
+        return ()
+    return (
+        {
+            "name": "planner",
+            "offers": [PLAN],
+            "answers": Proposes(source.number(1, 4), source.pick((0.0, 0.3, 0.6, 1.0)) * bad),
+            "failure_rate": source.pick((0.0, 0.0, 0.2)) * bad,
+            "tokens": source.pick((0, 10)),
+            "backoff_s": 0.5,
+            "workers": source.pick((1, 2)),
+        },
+    )
 
 
 def _specialist(source: Source, name: str, bad: float) -> dict[str, Any]:

@@ -8,12 +8,14 @@ anything else that the supervisor remembers is asked.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from blackboard.simulation.invariants_of_plans import Plans
 from blackboard.simulation.known import Check, Known
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
 from schemas.codec import canonical, digest
 from schemas.contracts import RETRIED
 from schemas.inputs import Answer, Approve, Deny, TimerDue
+from schemas.plan_events import PlanRefused
 from schemas.steps import PlanStep
 from schemas.usage import Limits, Usage, amount
 
@@ -316,7 +318,7 @@ class Claims(Check):
                 keys = _keys(step, self.known.items(task)) if number >= 0 else None
                 if keys is not None and said != sorted(keys):
                     yield Broken("an end speaks of the keys of its task", f"{task} of {sorted(keys)}: {said}")
-            case e.AttemptStale(task=task):  # what it claimed rests on older facts, and it is asked again
+            case e.AttemptStale(task=task) | PlanRefused(task=task, again=True):  # it is asked again
                 for claimed in self._claims.values():
                     claimed.pop(task, None)
             case e.FactCommitted(step=step, key=key):
@@ -388,4 +390,4 @@ class Loops(Check):
         return origin, specialist, *of, said
 
 
-CHECKS: tuple[type[Check], ...] = (Order, Attempts, Budgets, Breakers, Gates, Claims, Loops)
+CHECKS: tuple[type[Check], ...] = (Plans, Order, Attempts, Budgets, Breakers, Gates, Claims, Loops)

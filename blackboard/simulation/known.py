@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
+from schemas.plan_events import PlanExtended
 from schemas.steps import PlanStep
 
 
@@ -32,6 +33,8 @@ class Known:
             case e.PlanCommitted(steps=steps) | e.PlanRevised(steps=steps):
                 self.plan = event if isinstance(event, e.PlanCommitted) else self.plan
                 self._add(steps, event.instead_of if isinstance(event, e.PlanRevised) else "")
+            case PlanExtended(steps=steps, step=step):
+                self._add(steps, step)
             case e.StepExpanded(step=step):
                 self.expanded[step] = event
                 count = -(-event.items // event.per_task) * len(event.voices)
@@ -44,10 +47,10 @@ class Known:
             case e.AttemptFailed() | e.AttemptStale() | e.TaskEnded() | e.TaskDropped():
                 self.flying.pop(event.task, None)
 
-    def _add(self, steps: Sequence[PlanStep], instead_of: str) -> None:
+    def _add(self, steps: Sequence[PlanStep], needed_with: str) -> None:
         added = tuple(step.id for step in steps)
-        for step in self.steps.values() if instead_of else ():
-            if instead_of in step.needs:
+        for step in self.steps.values() if needed_with else ():
+            if needed_with in step.needs:
                 self.steps[step.id] = replace(step, needs=(*step.needs, *added))
         self.steps |= {step.id: step for step in steps}
 

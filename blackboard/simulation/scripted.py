@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from blackboard.simulation.proposing import proposal
 from schemas.bids import Bid
 from schemas.events import StopCode
 
@@ -34,6 +35,15 @@ class Hands:
 
     to: str
     reason: str = "scripted"
+
+
+@dataclass(frozen=True)
+class Proposes:
+    """An answer that is a plan, of what the task is told and of so many steps at most. `wrong`: how often it is one
+    that cannot be committed, in a way that is drawn."""
+
+    steps: int = 3
+    wrong: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -112,7 +122,18 @@ class Script:
         if isinstance(answer, OneOf):
             share = self.share("answer", asked.run, asked.task, asked.attempt, asked.key)
             return self._chosen(answer.answers[int(share * len(answer.answers))], asked)
+        if isinstance(answer, Proposes):
+            return self._proposal(answer, asked)
         return self._chosen(answer(dict(asked.input)), asked) if callable(answer) else answer
+
+    def _proposal(self, answer: Proposes, asked: Asked) -> Any:
+        place = (asked.run, asked.task, asked.attempt, asked.key)
+        return proposal(
+            asked.input.get("planning") or {},
+            answer.steps,
+            self.share("wrong", *place) < answer.wrong,
+            lambda *what: self.share("plan", *place, *what),
+        )
 
     def share(self, *place: object) -> float:
         """0 to 1, the same whenever it is drawn for the same place."""

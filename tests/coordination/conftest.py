@@ -42,7 +42,9 @@ class Kept:
             keys = effects.in_flight(state)
             if len(keys) > 20:
                 continue
-            found: dict[Any, bytes] = {entry.key: entry.data for entry in effects.entries(state, keys)}
+            found: dict[Any, bytes] = {
+                entry.key: entry.data for entry in effects.entries(state, keys, scenario.contract_at)
+            }
             found |= {child.run: child.data for child in effects.child_goals(state)}
             for key, data in found.items():
                 assert self.carried.setdefault((id(scenario), run, key), data) == data, "the same attempt, other bytes"

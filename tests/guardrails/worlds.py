@@ -229,7 +229,7 @@ class Life:
 
 
 def _items(state: State, name: str) -> tuple[Item, ...]:
-    (entry,) = effects.entries(state, {key for key in effects.in_flight(state) if key.task == name})
+    (entry,) = effects.entries(state, {key for key in effects.in_flight(state) if key.task == name}, lambda _: None)
     return decode_task(entry.data).items
 
 

@@ -1,6 +1,6 @@
 """Recordings of how runs coordinate: budgets, breakers, loops, questions, claims that differ, facts that change, plans
-that are revised, open calls, critiques and hand-offs. What specialists and people say is scripted, one after the other;
-supervisor, log and timers are as they are."""
+that are revised or proposed, open calls, critiques, hand-offs. What specialists and people say is scripted, one after
+the other; supervisor, log and timers are as they are."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 from projections.canonical import State
 from tests.coordination.asking import answer, approve, deny, needs_input, tool_called
 from tests.histories.recording import SOON_S, Recording, topology
+from tests.planning.proposing import proposed, says
 from tests.supervisor.scenario import Said, cancel, ended, failed, goal, offer, started, step, teach
 
 Line = Said | Callable[[State], Said]
@@ -198,6 +199,43 @@ async def revisions(table: Recording) -> None:
     woken = ended("woken_1", {"woken.eve.1": 1}, by="eve")
     await play(table, "woken", goal({}, team="woken"), ended("a", {"a": 1}, by="u"), woken)
     await table.ended("delivered", "degraded", "woken")
+
+
+@topology
+async def plans(table: Recording) -> None:
+    plan = step("plan", "plan", plans={"authority": "effect", "gate": {"who": ["ann"]}}, input={"goal": "input.x"})
+    after = step("end", "other", needs=["plan"], input={"parts": "facts.plan_facts"})
+    replans = [{"step": "plan", "steps": [step("plain", "other")]}]
+    own = {"tokens": 300}
+    await table.say(
+        offer("planner", "plan", budget={"tokens": 100}),
+        offer("w", "work", budget={"tokens": 50}),
+        offer("v", "other", budget={"tokens": 50}),
+        offer("payer", "pay", authority="effect", budget={"tokens": 50}),
+        teach(plan, after, budget=own, returns={"end": "facts.end"}),
+        teach(plan | {"plans": {"proposals": 1}}, after, replans=replans, team="else", returns={"end": "facts.end"}),
+    )
+    two = [proposed("a", input={"t": ("text", "one")}), proposed("b", input={"of": ("step", "a")}, missing="allow")]
+    paid = [proposed("a", "pay", gate="pay 5?")]
+
+    def claims(of: list[dict[str, Any]], attempt: int = 1) -> Said:
+        return says(of, attempt, "planner")
+
+    a, b = ended("plan_a", {"plan_facts.a": 1}), ended("plan_b", {"plan_facts.b": 2})
+    end = ended("end", {"end": "so"}, by="v")
+    await play(table, "at-once", goal({"x": 1}), claims(two), a, b, end)
+    await play(table, "in-part", goal({"x": 2}), claims(two), a, failed("plan_b", "LOW_CONFIDENCE"), end)
+    again = [claims([proposed("a", "play")]), claims([], 2), claims(two, 3)]
+    await play(table, "third", goal({"x": 3}), *again, a, b, end)
+    await play(table, "refused", goal({"x": 4}), *again[:2], claims([proposed("c")] * 2, 3))
+    many = [proposed(f"s{number}") for number in range(7)]
+    await play(table, "too-dear", goal({"x": 5}), claims(many), claims(two, 2), failed("plan_a", "INVALID_INPUT"))
+    asked = [claims(paid), agree("plan_a"), ended("plan_a", {"plan_facts.a": 5}, by="payer"), end]
+    await play(table, "asked", goal({"x": 6}), *asked)
+    await play(table, "denied", goal({"x": 7}), claims(paid), refuse("plan_a"))
+    instead = [claims([]), ended("plain", {"plain": 1}, by="v"), end]
+    await play(table, "else", goal({"x": 8}, team="else"), *instead)
+    await table.ended("at-once", "in-part", "third", "refused", "too-dear", "asked", "denied", "else")
 
 
 @topology

@@ -59,7 +59,7 @@ async def half_of_the_queue_is_lost(table: Table) -> None:
     await table.lose_queue()
     await table.queue.ensure(["w"])
     half = set(sorted(keys)[:2])
-    await table.queue.put(effects.entries((await table.run("r1")).state, half))
+    await table.queue.put(effects.entries((await table.run("r1")).state, half, lambda _: None))
     assert await table.queue.keys() == half
     await table.rest(held)
     assert await table.queue.keys() == keys, "the queue is not empty, so it is not filled"

@@ -213,9 +213,10 @@ FAULTS = (
 """,
         """            from supervisor import effects
 
+            view = self._catalogue.below(0)
             for decided in round_.values():
                 after = decided[-1].after.state
-                await self._board.queue.put(effects.entries(after, effects.in_flight(after)))
+                await self._board.queue.put(effects.entries(after, effects.in_flight(after), view.contract_at))
             outcomes = await self._board.log.append(*appends)
 """,
         "tasks are in the queue before the log says that they are given out",

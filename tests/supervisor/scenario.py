@@ -18,11 +18,13 @@ from projections.history import Folded, state_digest, unwritten
 from schemas import events as e
 from schemas.catalogue import Catalogue
 from schemas.codec import INPUT_EVENTS_LIMIT, STATE_LIMIT, canonical, chain_next, decode_event, encode
+from schemas.contracts import Contract
 from schemas.inputs import Input, TimerDue, read_input
 from schemas.subjects import Address, Subjects
 from schemas.tasks import Task, decode_task
 from schemas.usage import COUNT_LIMIT, Amount, amount
 from supervisor import effects
+from supervisor.briefings import ContractAt
 from supervisor.decide import Rejected, decide, decide_board
 
 LOG, RUN = "log-1", "r1"
@@ -176,10 +178,13 @@ class Scenario:
         self.time_ms += ms
         return self
 
+    def contract_at(self, seq: int) -> Contract | None:
+        return self.catalogue.below(0).contract_at(seq)
+
     def tasks_in_flight(self, run: str = RUN) -> list[Task]:
         """The task messages that workers would get, in the order of the plan."""
         state = self.of(run)
-        return [decode_task(entry.data) for entry in effects.entries(state, effects.in_flight(state))]
+        return [decode_task(entry.data) for entry in effects.entries(state, effects.in_flight(state), self.contract_at)]
 
     def wake(self, due: Due) -> Said:
         """What the supervisor appends when the timer is due."""
@@ -230,10 +235,10 @@ class Scenario:
         if decided:
             self.folded[run] = Folded(state, h, cause.seq, 0)
             assert sum(len(encode(one)) for one in decided) <= INPUT_EVENTS_LIMIT + 2_048
-            check_state(state)
+            check_state(state, self.contract_at)
 
 
-def check_state(state: State) -> None:
+def check_state(state: State, contract_at: ContractAt = lambda _: None) -> None:
     """What holds of every stored state of a run, at every version that an input ends at."""
     assert len(canonical(state)) <= STATE_LIMIT + 2_048
     if state.end or not state.goal:
@@ -260,7 +265,7 @@ def check_state(state: State) -> None:
         assert one.settled == [*versions, *missing].count(name)
     check_budget(state)
     some = set(sorted(effects.in_flight(state))[:20])
-    for entry in effects.entries(state, some):
+    for entry in effects.entries(state, some, contract_at):
         assert len(entry.data) < 512 * 1024
     assert all(len(child.data) <= 256 * 1024 for child in effects.child_goals(state))
 

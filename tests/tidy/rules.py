@@ -36,6 +36,7 @@ OWNERS = {
     "nkeys": ("blackboard/*",),
     "opentelemetry": ("blackboard/telemetry.py",),
     "openai": ("specialists/llm.py",),
+    "mcp": ("specialists/mcp_session.py", "projections/mcp_server.py"),
     "eventsourcing": ("projections/*",),
     "click": TERMINAL,
     "rich": TERMINAL,
@@ -50,6 +51,7 @@ MAY_IMPORT_LATE = {
     "blackboard/testing.py": "composes both sides by name; hypothesis may be absent",
     "blackboard/telemetry.py": "opentelemetry may be absent",
     "specialists/llm.py": "openai may be absent",
+    "specialists/mcp_tools.py": "mcp may be absent",
     "projections/views.py": "the driver of PostgreSQL may be absent",
 }
 """Where a function may import, and why."""
