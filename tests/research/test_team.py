@@ -106,6 +106,17 @@ async def test_a_folder_without_documents_ends_the_run_with_a_sentence(
     assert reason in state.reason
 
 
+async def test_only_folders_that_may_be_read_are(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, other = folder(DOCS), folder(DOCS, "other")
+    (root / "way-out").symlink_to(other)
+    monkeypatch.setenv("BLACKBOARD_DOCS", f"/nowhere:{root}")
+    assert (await run_of(root)).end == "DONE"
+    for forbidden in (other, root / "way-out", root / ".." / "other", root.parent):
+        state = await run_of(forbidden)
+        assert (state.end, state.code) == ("POLICY_BLOCKED", "POLICY_BLOCKED"), forbidden
+        assert "is not among those that may be read here (BLACKBOARD_DOCS)" in state.reason
+
+
 async def test_a_passage_that_is_too_long_for_a_fact_is_a_blob(folder: Folder) -> None:
     long = f"{'word ' * 100_000}. A lease lasts nine days. {'More. ' * 1_000}"
     state = await run_of(folder({"long.txt": long, "other.md": "nothing"}))
