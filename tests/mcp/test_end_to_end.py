@@ -4,8 +4,6 @@ writes waits for a person who sees why, and the end of the worker is the end of 
 import json
 from pathlib import Path
 
-import pytest
-
 from blackboard.board import Board
 from tests.end_to_end.support import Start, call, offered, run_until
 from tests.mcp.servers import SERVER, is_alive, until
