@@ -10,7 +10,8 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation llm-faults eval injection docs schemas constraints clean
+.PHONY: help demo test check bench chaos-small simulate mutation effects llm-faults ask-real plan-real eval injection \
+	docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -40,11 +41,20 @@ mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the 
 injection: $(INSTALLED) ## forty documents that tell the worst possible model what it must not do
 	@$(BIN)/python -m tests.injection $(ARGS)
 
+plan-real: $(INSTALLED) $(MODELS) ## plans of a small real model, judged by the supervisor; TRIES=20
+	@$(BIN)/python -m tests.planning.real $(if $(TRIES),--tries $(TRIES)) $(ARGS)
+
 llm-faults: $(INSTALLED) ## runs of a model-backed team behind a proxy that spoils answers; ARGS="--runs 20"
 	@$(BIN)/python -m tests.models.faults $(ARGS)
 
 eval: $(INSTALLED) ## play the scenarios that teams ship
 	@$(BIN)/python -m tests.models.evals
+
+ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a small real model; ARGS="--questions 1"
+	@$(BIN)/python -m tests.research.ask_real $(ARGS)
+
+effects: $(INSTALLED) ## crash a worker at every await of an effect, and read the ledger of what it paid; SEEDS=50 SEED=7
+	@$(BIN)/python -m tests.effects $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

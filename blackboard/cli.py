@@ -13,6 +13,7 @@ import click
 VERBS: dict[str, tuple[str, str]] = {
     "up": ("blackboard.cli_up:up", "Start a server, a supervisor and the workers of teams."),
     "demo": ("specialists.cli_demo:demo", "Audit the licences of an environment on a board of its own."),
+    "ask": ("specialists.cli_ask:ask", "Answer a question from a folder of documents, with citations."),
     "publish": ("blackboard.cli_publish:publish", "Publish a goal to a team."),
     "cancel": ("projections.cli:cancel", "End a run."),
     "approve": ("projections.cli:approve", "Show what a run waits to do, and approve it."),

@@ -132,5 +132,6 @@ class Appender:
         return wave
 
     async def _send(self, appends: Sequence[Append], since: float) -> Sequence[Outcome]:
-        stored = await self.waves.batch(appends) if len(appends) >= self._batch_from else None
+        together = len(appends) >= self._batch_from and not any(one.among for one in appends)
+        stored = await self.waves.batch(appends) if together else None
         return stored if stored is not None else await self.waves.singles(appends, since)

@@ -91,6 +91,8 @@ class Waves:
                 headers = dict(item.headers or {})
                 if item.expected is not None:
                     headers[wire.EXPECTED] = str(item.expected)
+                    if item.among:
+                        headers[wire.EXPECTED_AMONG] = item.among
                 try:
                     asked.append(await self._connection.ask(item.subject, item.data, headers or None))
                 except Disconnected:
@@ -165,10 +167,11 @@ class Waves:
     async def _follower(self, item: Append) -> Stored | Conflict | None:
         """Whether the message that follows the expected one on the subject is `item`; None when none follows."""
         assert item.expected is not None
-        follower = await self.get({"seq": item.expected + 1, "next_by_subj": item.subject})
+        follower = await self.get({"seq": item.expected + 1, "next_by_subj": item.expects_on})
         if follower is None:
             return None
-        return Stored(follower.seq) if follower.data == item.data else Conflict(item.subject, item.expected)
+        is_it = (follower.subject, follower.data) == (item.subject, item.data)
+        return Stored(follower.seq) if is_it else Conflict(item.subject, item.expected)
 
     # As one batch
 

@@ -16,6 +16,8 @@ SERVER_HEADERS = "Nats-"
 """Headers that begin so speak to the server. They are no part of the message and nobody above sees them."""
 
 EXPECTED = "Nats-Expected-Last-Subject-Sequence"
+EXPECTED_AMONG = "Nats-Expected-Last-Subject-Sequence-Subject"
+"""The subjects, with wildcards, among which a sequence is expected."""
 
 NOT_FOUND = 10037
 SEQUENCE_NOT_FOUND = 10043

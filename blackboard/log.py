@@ -22,13 +22,19 @@ class Message(Struct, frozen=True):
 
 
 class Append(Struct, frozen=True):
-    """One message to append. `expected` is the sequence of the last message on the same subject (0: none yet); without
-    it the append is unconditional."""
+    """One message to append. `expected` is the sequence of the last message on the same subject (0: none yet), or
+    among those on all subjects that match `among`, of which its own is one; without it the append is unconditional."""
 
     subject: str
     data: bytes
     expected: int | None = None
     headers: dict[str, str] | None = None
+    among: str = ""
+
+    @property
+    def expects_on(self) -> str:
+        """The subject, or the pattern, on which `expected` is expected."""
+        return self.among or self.subject
 
 
 class Stored(Struct, frozen=True):

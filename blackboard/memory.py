@@ -48,13 +48,14 @@ class _Store:
         self.subscriptions: dict[_MemorySubscription, None] = {}  # woken in the order of their beginning
 
     def add(self, item: Append) -> Stored | Conflict:
-        sequences = self.by_subject.setdefault(item.subject, [])
-        if item.expected is not None and item.expected != (sequences[-1] if sequences else 0):
-            follower = next((seq for seq in sequences if seq > item.expected), None)
+        there = self.sequences(item.expects_on) if item.among else self.by_subject.get(item.subject, [])
+        if item.expected is not None and item.expected != (there[-1] if there else 0):
+            follower = next((seq for seq in there if seq > item.expected), None)
             stored = self.slots[follower - 1] if follower else None
-            if stored is not None and stored.data == item.data:
+            if stored is not None and (stored.subject, stored.data) == (item.subject, item.data):
                 return Stored(stored.seq)
             return Conflict(item.subject, item.expected)
+        sequences = self.by_subject.setdefault(item.subject, [])
         seq = len(self.slots) + 1
         self.slots.append(Message(seq, item.subject, self.clock_ms(), item.data, item.headers))
         sequences.append(seq)

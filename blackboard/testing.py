@@ -67,7 +67,7 @@ _NAMES = {
     "Supervisor": "supervisor.service:Supervisor",
     "redecide": REDECIDE,
     "Worker": "specialists.worker:Worker",
-    "Begun": "specialists.worker:Begun",
+    "Begun": "specialists.worker_events:Begun",
     "Timing": "specialists.worker:Timing",
     "WorkContext": "specialists.context:WorkContext",
     "Gateway": "specialists.gateway:Gateway",

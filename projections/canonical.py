@@ -9,6 +9,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from schemas import events as e
+from schemas.events_of_effects import Source
 from schemas.grants import Grant
 from schemas.steps import PlanStep, Voice
 from schemas.taint import Labels
@@ -191,6 +192,58 @@ class Breaker(Struct, frozen=True):
     open: bool = False
 
 
+class Outcome(Struct, frozen=True, omit_defaults=True):
+    """Whether a round of an effect was done, as event `version` of the run says."""
+
+    round: int
+    done: bool
+    version: int
+    source: Source = "call"
+    result: Any = None
+
+
+class Effect(Struct, frozen=True, omit_defaults=True):
+    """A call that changes the world, by its key: begun for the `round`th time by event `intended`. `undo` names the
+    tool that undoes it, `undoes` is the key of the effect that this one undoes, `undone` says that it is."""
+
+    task: str
+    specialist: str
+    contract: int
+    tool: str
+    arguments: Any
+    round: int
+    intended: int
+    undo: str = ""
+    undoes: str = ""
+    outcomes: tuple[Outcome, ...] = ()
+    undone: bool = False
+
+    @property
+    def done(self) -> Outcome | None:
+        """The first receipt that says that it was done."""
+        return next((one for one in self.outcomes if one.done), None)
+
+    @property
+    def times(self) -> int:
+        """In how many rounds it was done, by the receipts; more than once where an execution went on after its time."""
+        return len({one.round for one in self.outcomes if one.done})
+
+    @property
+    def unknown(self) -> bool:
+        """Whether nobody knows if it was done."""
+        return not self.done and all(one.round != self.round for one in self.outcomes)
+
+
+class Ending(Struct, frozen=True, omit_defaults=True):
+    """How a run will end, once its effects are undone. The attempts of `waits` are in flight, and their ends are
+    awaited."""
+
+    end: e.End
+    code: str = ""
+    reason: str = ""
+    waits: tuple[str, ...] = ()
+
+
 class Missing(Struct, frozen=True, omit_defaults=True):
     """A key that a step names and that has no value; another step may have given it one since. `before` are the steps
     that had none for it either."""
@@ -211,7 +264,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     was used beyond it: `charged + reserved <= budget` where there is one, and what specialists reported is
     `charged + overrun`. `ready` are the tasks that go on as soon as there is room, beside those never dispatched;
     `repeats` counts equal outcomes, `replaced` the facts that got a newer version. `grant` narrows what tasks may call,
-    `taint` are the labels that all of them begin with.
+    `taint` are the labels that all of them begin with. `effects` are by their keys; `ending` says how a run will end
+    that still undoes them.
     """
 
     log: str
@@ -252,6 +306,8 @@ class State(Struct, frozen=True, omit_defaults=True):
     ready: tuple[str, ...] = ()
     breakers: dict[str, Breaker] = {}
     repeats: dict[str, int] = {}
+    effects: dict[str, Effect] = {}
+    ending: Ending | None = None
     revisions: int = 0
     loops: int = 0
     replaced: int = 0
@@ -262,6 +318,11 @@ class State(Struct, frozen=True, omit_defaults=True):
     result: dict[str, Any] | None = None
 
     @property
+    def over(self) -> bool:
+        """Whether the run has ended, or does nothing any more but undo its effects."""
+        return bool(self.end) or self.ending is not None
+
+    @property
     def phase(self) -> str:
         """The earliest unfinished phase of the steps that can go on; never stored."""
         if self.end:
@@ -270,6 +331,8 @@ class State(Struct, frozen=True, omit_defaults=True):
             return "DECOMPOSE"
         if self.open_gates and not self.in_flight and not self._tries_again:
             return "NEEDS_INPUT"
+        if self.ending:
+            return "UNDO"
         active = {
             self.steps[step.id].status
             for step in self.plan
@@ -294,6 +357,8 @@ class State(Struct, frozen=True, omit_defaults=True):
         return any(name.startswith("retry.") for name in self.timers)
 
     def _is_over(self, gate: str, task: str) -> bool:
+        if self.ending and not (task and self.step(self.tasks[task].step).undo):
+            return True
         if task:
             return self.tasks[task].status == "ended"
         return gate in self.steps and (self.steps[gate].items >= 0 or bool(self.steps[gate].skipped))

@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from projections import evolve_effects as effects
 from projections import evolve_tasks as tasks
 from projections.canonical import (
     Breaker,
@@ -26,6 +27,7 @@ from projections.canonical import (
 )
 from projections.folding import Next, counted, repeated, with_step, without
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 from schemas.steps import PlanStep
 
@@ -292,4 +294,7 @@ _EVOLVE: dict[type[e.Event], Callable[[State, Any, Next], State]] = {
     e.AuthorMuted: _author_muted,
     e.RulesChanged: _rules_changed,
     e.RunEnded: _run_ended,
+    f.EffectIntended: effects.effect_intended,
+    f.EffectReceipt: effects.effect_receipt,
+    f.RunEnding: effects.run_ending,
 }

@@ -18,7 +18,7 @@ class _Owned(dict[str, Any]):
         return self
 
 
-_GROWING = ("steps", "tasks", "facts", "missing", "gates", "timers", "late", "breakers", "repeats")
+_GROWING = ("steps", "tasks", "facts", "missing", "gates", "timers", "late", "breakers", "repeats", "effects")
 
 
 def owned(state: State) -> State:

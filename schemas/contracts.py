@@ -28,14 +28,24 @@ CONTRACT_LIMIT = 256 * 1024
 A = TypeVar("A", bound=Artefact)
 
 
+class EffectGrant(Artefact):
+    """What a tool that changes the world promises: `probe` tells afterwards whether it was done; `undo` names the tool
+    that undoes it."""
+
+    probe: bool = False
+    undo: Token | None = None
+
+
 class ToolGrant(Artefact):
     """A tool that the specialist may use, and within which scopes. With `confirm` a person approves each call.
-    `definition`: SHA-256 of what a server of tools says of it: its description and schemas, which may not change."""
+    `definition`: SHA-256 of what a server of tools says of it: its description and schemas, which may not change.
+    `effect` is set where a call changes the world."""
 
     tool: Token
     scopes: list[str] = []
     confirm: bool = False
     definition: str | None = Field(default=None, pattern=r"^[0-9a-f]{64}$")
+    effect: EffectGrant | None = None
 
 
 class Contract(Artefact):

@@ -8,6 +8,7 @@ from typing import get_args
 from msgspec.structs import fields
 
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 
 EventUnion = (
@@ -41,6 +42,9 @@ EventUnion = (
     | e.AuthorMuted
     | e.RulesChanged
     | e.RunEnded
+    | f.EffectIntended
+    | f.EffectReceipt
+    | f.RunEnding
 )
 
 EVENT_VERSIONS: dict[str, int] = {

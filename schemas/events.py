@@ -24,9 +24,10 @@ StopCode = Literal[
     "POLICY_BLOCKED",
     "NEEDS_INPUT",
     "HANDED_OFF",
+    "EFFECT_UNKNOWN",
 ]
-"""Why an attempt ended without a result. After the last two the task goes on: when a person has answered, or with the
-specialist that it was handed to."""
+"""Why an attempt ended without a result. After the last three the task goes on: when a person has answered, with the
+specialist that it was handed to, or when it is known whether an effect was done."""
 
 End = Literal["DONE", "DEGRADED", "FAILED", "FAILED_RETRYABLE", "POLICY_BLOCKED", "CANCELLED"]
 """How a run ends."""

@@ -12,7 +12,9 @@ import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from schemas.codec import MESSAGE_DEPTH, digest, sha256, too_deep
+from schemas.effects import ROUNDS_LIMIT
 from schemas.events import Claim, Silence, StopCode
+from schemas.events_of_effects import Source
 from schemas.goals import Goal, read_goal
 from schemas.subjects import Address
 from schemas.taint import Labels
@@ -20,6 +22,9 @@ from schemas.usage import Count, Limits, Usage
 
 ExecutionId = Annotated[str, Meta(min_length=1, max_length=64)]
 """As long as what a run remembers of it: no two are taken for one, and none for the lack of one."""
+
+EffectKey = Annotated[str, Meta(pattern="^[0-9a-f]{32}$")]
+ToolName = Annotated[str, Meta(min_length=1, max_length=64)]
 
 
 class Observed(Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -95,9 +100,33 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return digest({"ask": self.ask, "schema": self.schema, "action": self.action})
 
 
+class EffectIntended(Observed, tag="effect_intended", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """An execution is about to do an effect: appended on a subject of its own for this key and round, as the first
+    message there, so that the log lets one execution have it. `arguments` are those of the tool, as JSON."""
+
+    v: Literal[1] = 1
+    tool: ToolName
+    key: EffectKey
+    round: Annotated[int, Meta(ge=1, le=ROUNDS_LIMIT)]
+    arguments: Any = None
+
+
+class EffectReceipt(Observed, tag="effect_receipt", frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether a round of an effect was done, with its result, and how that is known."""
+
+    v: Literal[1] = 1
+    tool: ToolName
+    key: EffectKey
+    round: Annotated[int, Meta(ge=1, le=ROUNDS_LIMIT)]
+    done: bool
+    source: Source = "call"
+    result: Any = None
+    message: str = ""
+
+
 class Ended(Observed, tag="ended", frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The end of an execution: claims and silences, or a `code` that says why there are none. NEEDS_INPUT comes with a
-    `question`, HANDED_OFF with the specialist or capability that should have the task (`to`)."""
+    """The end of an execution: claims and silences, or a `code` that says why there are none. NEEDS_INPUT and
+    EFFECT_UNKNOWN come with a `question`, HANDED_OFF with who should have the task (`to`): specialist or capability."""
 
     v: Literal[1] = 1
     usage: Usage
@@ -184,7 +213,7 @@ class ParentEnded(Struct, tag_field="type", tag="parent_ended", frozen=True, kw_
     parent: str
 
 
-Observation = Started | Progress | ToolCalled | ModelCalled | Ended
+Observation = Started | Progress | ToolCalled | ModelCalled | EffectReceipt | Ended
 Signal = Cancel | Approve | Deny | Answer
 Wake = TimerDue | CapabilityCame | ChildEnded | ParentEnded
 
@@ -201,16 +230,18 @@ class Input(Struct, frozen=True):
     time_ms: int
     subject: str
     address: Address
-    body: Goal | Observation | Signal | Wake | Unreadable
+    body: Goal | Observation | EffectIntended | Signal | Wake | Unreadable
 
 
 _DECODERS: dict[str, msgspec.json.Decoder[Any]] = {
     "obs": msgspec.json.Decoder(Observation),
+    "intent": msgspec.json.Decoder(EffectIntended),
     "signal": msgspec.json.Decoder(Signal),
     "wake": msgspec.json.Decoder(Wake),
 }
 _TYPES: dict[str, dict[str, int]] = {
-    "obs": {"started": 1, "progress": 1, "tool_called": 1, "model_called": 1, "ended": 1},
+    "obs": {"started": 1, "progress": 1, "tool_called": 1, "model_called": 1, "effect_receipt": 1, "ended": 1},
+    "intent": {"effect_intended": 1},
     "signal": {"cancel": 1, "approve": 1, "deny": 1, "answer": 1},
     "wake": {"timer_due": 1, "capability_came": 1, "child_ended": 1, "parent_ended": 1},
 }
@@ -219,18 +250,20 @@ _PATH = re.compile(r"`(\$[^`]*)`$")
 
 def read_input(seq: int, subject: str, address: Address, time_ms: int, data: bytes) -> Input:
     body = read_goal(data) if address.family == "goal" else _read(address.family, data)
+    if isinstance(body, EffectIntended) and not subject.endswith(f".{body.key}.{body.round}"):
+        body = "names another effect than its subject"
     return Input(seq, sha256(data), time_ms, subject, address, Unreadable(body) if isinstance(body, str) else body)
 
 
-def _read(family: str, data: bytes) -> Observation | Signal | Wake | str:
+def _read(family: str, data: bytes) -> Observation | EffectIntended | Signal | Wake | str:
     if too_deep(data):
         return f"nested deeper than {MESSAGE_DEPTH}"
     try:
-        body: Observation | Signal | Wake = _DECODERS[family].decode(data)
+        body: Observation | EffectIntended | Signal | Wake = _DECODERS[family].decode(data)
     except msgspec.MsgspecError as error:
         return _reason(family, data, error)
-    if isinstance(body, Cancel) and "type" not in msgspec.json.decode(data):  # optional where only one type is known
-        return "unknown type 'None' of signal"
+    if isinstance(body, Cancel | EffectIntended) and "type" not in msgspec.json.decode(data):  # optional where only
+        return f"unknown type 'None' of {family}"  # one type is known
     return body
 
 

@@ -79,7 +79,8 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     the name of the step of the playbook that this one was made of, where it is not its own; `bid` asks for bids instead
     of results; `route` is an expression that names the specialists, first choice first; `sees` are
     keys of facts that the step sees whether or not it needs their steps; `grant` narrows what its tasks may call. A
-    step with `plans` proposes further ones; one that was proposed names the step that did (`planned_by`)."""
+    step with `plans` proposes further ones; one that was proposed names the step that did (`planned_by`). `undo` is the
+    key of an effect that the step undoes."""
 
     id: str
     needs: tuple[str, ...] = ()
@@ -118,6 +119,7 @@ class PlanStep(Struct, frozen=True, omit_defaults=True):
     grant: Grant | None = None
     plans: PlanGrant | None = None
     planned_by: str = ""
+    undo: str = ""
 
 
 class Voice(Struct, frozen=True, omit_defaults=True):

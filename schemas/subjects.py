@@ -17,7 +17,7 @@ _KEY = re.compile(KEY_PATTERN)
 KEY_SEGMENTS = 16
 """Segments of one fact key at most; each is one level in the documents that expressions see."""
 
-INPUT_FAMILIES = frozenset({"goal", "obs", "signal", "wake"})
+INPUT_FAMILIES = frozenset({"goal", "obs", "intent", "signal", "wake"})
 CATALOGUE_FAMILIES = frozenset({"contract", "playbook"})
 
 
@@ -67,7 +67,8 @@ def matches(pattern: str, subject: str) -> bool:
 
 class Address(NamedTuple):
     """What a subject of the log says. `author` is empty where only the supervisor writes; `run` is empty in the
-    catalogue, where `author` is the specialist or team."""
+    catalogue, where `author` is the specialist or team. The family of an intent is `intent`, though its subject lies
+    below that of its author's observations."""
 
     family: str
     author: str
@@ -119,6 +120,11 @@ class Subjects:
     def observation(self, specialist: str, run: str) -> str:
         return f"{self._prefix}obs.{specialist}.{run}"
 
+    def intent(self, specialist: str, run: str, key: str, round_: int) -> str:
+        """Where the right to do a round of an effect is claimed, by the first message: below the author's own
+        observations. `*` as specialist: the same of all."""
+        return f"{self._prefix}obs.{specialist}.{run}.{key}.{round_}"
+
     def wake(self, run: str) -> str:
         return f"{self._prefix}wake.{run}"
 
@@ -131,7 +137,8 @@ class Subjects:
 
     def of_run(self, run: str) -> list[str]:
         """All subjects on the log that belong to `run`."""
-        return [self.goal("*", run), self.signal("*", run), self.observation("*", run), self.wake(run), self.fact(run)]
+        observed = self.observation("*", run)
+        return [self.goal("*", run), self.signal("*", run), observed, f"{observed}.>", self.wake(run), self.fact(run)]
 
     def task(self, specialist: str, run: str, task: str, attempt: int) -> str:
         return f"{self._prefix}task.{specialist}.{run}.{task}.{attempt}"
@@ -152,6 +159,8 @@ class Subjects:
         match subject[len(self._prefix) :].split("."):
             case ["goal" | "obs" | "signal" as family, author, run] if is_token(author) and is_token(run):
                 return Address(family, author, run)
+            case ["obs", author, run, key, round_] if all(map(is_token, (author, run, key, round_))):
+                return Address("intent", author, run)
             case ["wake" | "fact" as family, run] if is_token(run):
                 return Address(family, "", run)
             case ["contract" | "playbook" as family, author] if is_token(author):

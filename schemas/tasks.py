@@ -37,14 +37,33 @@ class Answered(Struct, frozen=True):
     value: Any = None
 
 
+class Receipt(Struct, frozen=True, omit_defaults=True):
+    """What the run knew of a round of an effect when the attempt was given out."""
+
+    key: str
+    round: int
+    done: bool
+    result: Any = None
+
+
+class Undo(Struct, frozen=True):
+    """The input of a task of the kind `undo`: the effect that is to be undone, as it was called."""
+
+    key: str
+    round: int
+    tool: str
+    arguments: Any
+
+
 class Task(Struct, frozen=True, kw_only=True):
     """One attempt of a task. `span` is a derived span id, 16 hex digits; durations are milliseconds.
 
     kind: `work`; `bid`: say for the one item what the work would cost and how sure the specialist is (schemas.bids);
-      `reconcile`: the input of the one item is `{key, values}`, the different values that were claimed.
-    budget: what the attempt may use at most. answers: what people said to what earlier attempts asked.
-    grant: which of its tools the specialist may call for this task, beside what its contract says. taint: labels of the
-      content from outside that is, or may be, in what the task carries.
+      `reconcile`: the input of the one item is `{key, values}`, the different values that were claimed; `undo`: the
+      input of the one item is an Undo.
+    budget: what the attempt may use at most. answers: what people said to what earlier attempts asked. effects: what is
+      known of effects that the task has begun. grant: which of its tools the specialist may call for this task, beside
+      what its contract says. taint: labels of the content from outside that is, or may be, in what the task carries.
     """
 
     log: str
@@ -59,11 +78,12 @@ class Task(Struct, frozen=True, kw_only=True):
     wait_ms: int
     work_ms: int
     span: str
-    kind: Literal["work", "bid", "reconcile"] = "work"
+    kind: Literal["work", "bid", "reconcile", "undo"] = "work"
     budget: Limits = Limits()
     answers: tuple[Answered, ...] = ()
     grant: Grant | None = None
     taint: Labels = ()
+    effects: tuple[Receipt, ...] = ()
 
 
 class BadTask(ValueError):

@@ -8,9 +8,9 @@ which cites how the model was asked, what it was given and what it answered, as 
 """
 
 import asyncio
-import json
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal, TypeVar, overload
 
 from pydantic import ValidationError
@@ -23,22 +23,22 @@ from schemas.goals import explain
 from schemas.inputs import ModelCalled
 from schemas.usage import Usage
 from specialists import llm
+from specialists.answers import MODES, Mode, Offer, Wanted, parameters, refusal_of, value_of
 from specialists.context import WorkContext
 from specialists.llm import Completion, Counted, Failed, Request
 from specialists.models import SCRIPT, BadModels, Model
 from specialists.recording import recorded
 from specialists.spans import chat_span, end_of_chat
 from specialists.stop import Stop, bounded
-from specialists.strict import Form
+from specialists.strict import Calls, Form
 
 T = TypeVar("T")
-Mode = Literal["schema", "tool", "json"]
-MODES: tuple[Mode, ...] = ("schema", "tool", "json")
-"""In the order in which `auto` tries them."""
 FRAME_TOKENS, MESSAGE_TOKENS = 64, 16
 """What templates add to a conversation and to each of its messages, at most."""
 LEAST_ANSWER = 16
 """Tokens without which an answer is not asked for."""
+ROUNDS = 8
+"""Answers in which a model may call tools."""
 BACKOFF_S = (0.5, 20.0)
 PROGRESS_S = 2.0
 _taken: dict[tuple[str | None, str], Mode] = {}
@@ -57,8 +57,7 @@ class Chat:
         self._unstored: list[Stored] = []
         self._known: tuple[int, int, dict[str, Any] | None] = (0, 0, None)
         """Tokens that the endpoint counted for the first so many bytes, with these parameters."""
-        if system:
-            self._say({"role": "system", "content": system})
+        self._system = system
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -70,25 +69,70 @@ class Chat:
     @overload
     async def ask(self, text: str, output: type[T]) -> T: ...
 
+    @overload
+    async def ask(self, text: str, output: Calls[T]) -> T: ...
+
     async def ask(self, text: str, output: Any = None) -> Any:
-        """What the model answers to one more message: a text, or a value of the type `output`.
+        """What the model answers to one more message: a text, a value of the type `output`, or what `output` makes of
+        calls of functions, for models that can call them.
 
         An answer that does not fit is given back to the model with what is wrong, `model.repairs` times. Raises Stop:
         BUDGET_EXCEEDED before a call that the budget might not bear; TOOL_DOWN and TIMEOUT where the endpoint fails,
         after `model.attempts`; INVALID_OUTPUT; POLICY_BLOCKED where the endpoint or the model refuses; INVALID_INPUT
         for what the endpoint does not take.
         """
-        form = None if output is None else Form(output)
-        self._say({"role": "user", "content": text})
+        wanted = output if output is None or isinstance(output, Calls) else Form(output)
+        await self._begin(text)
+        return await self._answered(wanted)
+
+    @overload
+    async def work(self, text: str, *, rounds: int = ROUNDS) -> str: ...
+
+    @overload
+    async def work(self, text: str, output: type[T], *, rounds: int = ROUNDS) -> T: ...
+
+    async def work(self, text: str, output: Any = None, *, rounds: int = ROUNDS) -> Any:
+        """As `ask`, but the model may first call the tools of the specialist, for `rounds` answers at most. The gateway
+        makes the calls, as if the specialist had; why one is refused, or failed, is told to the model. Raises
+        NeedsInput where a person has to approve a call."""
+        await self._begin(text)
+        for number in range(rounds + 1):
+            answer = await self._answer(Offer(self._context.tools, open=number < rounds))
+            self._say(answer.message)
+            problem, code = refusal_of(answer)
+            if problem:
+                raise Stop(code, f"{self.model.name}: {problem}")
+            calls = answer.message.get("tool_calls", [])
+            if not calls:
+                break
+            if number == rounds:
+                raise Stop("INVALID_OUTPUT", f"{self.model.name}: it calls tools after {rounds} rounds of them")
+            for call in calls:
+                function = call["function"]
+                reply = await self._context.requested(function["name"], function["arguments"])
+                said = {"role": "tool", "tool_call_id": call["id"], "content": reply.text}
+                self._say(await self._screened(said))
+        if output is None:
+            return answer.message["content"]
+        self._say({"role": "user", "content": "Now give the answer, in the form that is asked for."})
+        return await self._answered(Form(output))
+
+    async def _begin(self, text: str) -> None:
+        if self._system:
+            self._say(await self._screened({"role": "system", "content": self._system}))
+            self._system = ""
+        self._say(await self._screened({"role": "user", "content": text}))
+
+    async def _answered(self, wanted: Form | Calls[Any] | None) -> Any:
         problem = ""
         code: StopCode = "INVALID_OUTPUT"
         for _ in range(self.model.repairs + 1):
-            answer = await self._answer(form)
+            answer = await self._answer(wanted)
             self._say(answer.message)
-            problem, code = _refusal(answer)
+            problem, code = refusal_of(answer)
             if not problem:
                 try:
-                    return answer.message["content"] if form is None else _value(answer.message, form)
+                    return answer.message["content"] if wanted is None else value_of(answer.message, wanted)
                 except ValidationError as error:
                     problem = explain(error)
                 except ValueError as error:
@@ -104,17 +148,30 @@ class Chat:
         if not calls:
             self._say({"role": "user", "content": text})
 
+    async def _screened(self, message: Message) -> Message:
+        """As the worker's filter lets it go to a model, or come from one. Raises Stop POLICY_BLOCKED."""
+        screen = self._context.screen
+        return message if screen is None else {**message, **await screen.value(dict(message))}
+
+    async def _screened_answer(self, outcome: Completion | Failed) -> Completion | Failed:
+        if isinstance(outcome, Failed):
+            return outcome
+        try:
+            return replace(outcome, message=await self._screened(outcome.message))
+        except Stop as stop:  # it was made, and is booked and told of
+            return Failed(stop.code, stop.message, counted=outcome.counted)
+
     def _say(self, message: Message) -> None:
         self._unstored.append(self._said.add(message))
 
     # --- one answer ---------------------------------------------------------------------------------------------------
 
-    async def _answer(self, form: Form | None) -> Completion:
+    async def _answer(self, wanted: Wanted) -> Completion:
         """An answer, in the first form that the endpoint takes. Raises Stop."""
-        modes = self._modes(form)
+        modes = self._modes(wanted)
         while True:
             mode = modes.pop(0)
-            outcome = await self._tried(_parameters(self.model, form, mode))
+            outcome = await self._tried(parameters(self.model, wanted, mode))
             if isinstance(outcome, Completion):
                 if mode:
                     _taken[(self.model.base_url, self.model.name)] = mode
@@ -122,8 +179,8 @@ class Chat:
             if not outcome.form or not modes:
                 raise Stop(outcome.code, f"{self.model.name}: {outcome.message}")
 
-    def _modes(self, form: Form | None) -> list[Mode | None]:
-        if form is None:
+    def _modes(self, wanted: Wanted) -> list[Mode | None]:
+        if not isinstance(wanted, Form):
             return [None]
         if self.model.structured != "auto":
             return [self.model.structured]
@@ -170,7 +227,7 @@ class Chat:
             raise
         called = _Call(self._context, self.model, request.sha256, self._said.head)
         try:
-            outcome = await called.made(self._request(parameters, longest))
+            outcome = await self._screened_answer(await called.made(self._request(parameters, longest)))
         except asyncio.CancelledError:
             called.interrupted()
             raise
@@ -200,7 +257,7 @@ class Chat:
     async def _store(self, request: Stored) -> None:
         """The blobs that the call cites. Raises Stop TOOL_DOWN."""
         for one in (*self._unstored, request):
-            await self._context.blob(one.data, MEDIA_TYPE)
+            await self._context.store(one.data, MEDIA_TYPE)
         self._unstored.clear()
 
     async def _stored_answer(self, outcome: Completion | Failed) -> str:
@@ -211,7 +268,7 @@ class Chat:
         after = {"after": self._said.head} if self._said.head else {}
         answer = stored({"message": outcome.message} | after)
         try:
-            await self._context.blob(answer.data, MEDIA_TYPE)
+            await self._context.store(answer.data, MEDIA_TYPE)
         except Stop as stop:
             self._context.log.warning("the answer of a model is not recorded: %s", stop)
             return ""
@@ -322,56 +379,3 @@ class _Call:
         )
         self._progress.add(telling)
         telling.add_done_callback(self._progress.discard)
-
-
-def _parameters(model: Model, form: Form | None, mode: Mode | None) -> dict[str, Any]:
-    """How the model is asked, beside the messages. `instruction` is for a message after the others."""
-    made: dict[str, Any] = {}
-    if model.temperature is not None:
-        made["temperature"] = model.temperature
-    if model.seed is not None:
-        made["seed"] = model.seed
-    if form is None:
-        return made
-    match mode:
-        case "schema":
-            schema = {"name": "answer", "schema": form.schema, "strict": form.is_strict}
-            made["response_format"] = {"type": "json_schema", "json_schema": schema}
-        case "tool":
-            function = {"name": "answer", "description": "Gives the answer.", "parameters": form.schema}
-            made["tools"] = [{"type": "function", "function": function | {"strict": form.is_strict}}]
-            made["tool_choice"] = {"type": "function", "function": {"name": "answer"}}
-        case _:
-            text = json.dumps(form.schema, ensure_ascii=False)
-            made["instruction"] = (
-                f"Answer with one JSON object that satisfies this JSON Schema, and nothing else: {text}"
-            )
-    return made
-
-
-def _refusal(answer: Completion) -> tuple[str, StopCode]:
-    """Why the answer is none, and the code where it stays like that."""
-    if refusal := answer.message.get("refusal"):
-        return f"it refuses: {bounded(str(refusal))}", "POLICY_BLOCKED"
-    if answer.finish == "content_filter":
-        return "the endpoint's filter held the answer back", "POLICY_BLOCKED"
-    if answer.finish == "length":
-        return "the answer was cut because it is too long; it has to be shorter", "INVALID_OUTPUT"
-    return "", "INVALID_OUTPUT"
-
-
-def _value(message: Message, form: Form) -> Any:
-    """Raises ValueError, as pydantic's ValidationError too."""
-    calls = message.get("tool_calls", [])
-    text = calls[0]["function"]["arguments"] if calls else message["content"]
-    try:
-        value = json.loads(_without_fence(text))
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON: {error}") from None
-    return form.read(value)
-
-
-def _without_fence(text: str) -> str:
-    """What stands in a fence of Markdown, as models like to answer; else the text from its first brace to its last."""
-    begin, end = text.find("{"), text.rfind("}")
-    return text[begin : end + 1] if 0 <= begin < end else text

@@ -11,16 +11,25 @@ import click
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
+    from specialists.filtering import Filter
     from specialists.loading import Loaded
-    from specialists.worker import WorkerEvent
+    from specialists.worker_events import WorkerEvent
 
 
 @click.command()
 @click.argument("targets", nargs=-1, required=True, metavar="TARGET...")
 @click.option("--concurrency", type=click.IntRange(1, 1000), help="Tasks of each specialist at the same time.")
 @click.option("--drain", "drain_s", metavar="SECONDS", type=click.FloatRange(0), default=10.0, show_default=True)
+@click.option(
+    "--filter",
+    "mode",
+    type=click.Choice(["off", "redact", "refuse"]),
+    envvar="BLACKBOARD_FILTER",
+    default="off",
+    help="What becomes of secrets and personal data in what they append [default: $BLACKBOARD_FILTER, else off].",
+)
 @board_options
-def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, options: BoardOptions) -> None:
+def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, mode: str, options: BoardOptions) -> None:
     """Run specialists on the board until Ctrl-C. Tasks in work then have --drain seconds to end; what is left of them
     goes to other workers.
 
@@ -33,10 +42,12 @@ def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, op
         loaded = [load(target) for target in targets]
     except LoadError as error:
         options.fail(error)
-    options.run(_attach(loaded, concurrency, drain_s, options), role="worker")
+    options.run(_attach(loaded, concurrency, drain_s, mode, options), role="worker")
 
 
-async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: float, options: BoardOptions) -> None:
+async def _attach(
+    loaded: "list[Loaded]", concurrency: int | None, drain_s: float, mode: str, options: BoardOptions
+) -> None:
     from blackboard import logs
     from blackboard.board import open_board
     from blackboard.client import Client
@@ -56,6 +67,7 @@ async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: floa
             list(found.values()),
             concurrency=concurrency,
             drain_s=drain_s,
+            filter=_filter(mode),
             on_event=lambda event: _say_event(options, event, waiting),
         )
         await worker.offer()
@@ -67,10 +79,21 @@ async def _attach(loaded: "list[Loaded]", concurrency: int | None, drain_s: floa
         options.say({"event": "detached", "board": settings.board}, "drained")
 
 
+def _filter(mode: str) -> "Filter | None":
+    """What stands between the specialists and the board, and between them and what this process logs."""
+    if mode == "off":
+        return None
+    from specialists.filtering import Filter, RedactingFormatter
+
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(RedactingFormatter(handler.formatter))
+    return Filter("refuse" if mode == "refuse" else "redact")
+
+
 def _say_event(options: BoardOptions, event: "WorkerEvent", runs: dict[str, list[str]]) -> None:
     from msgspec import to_builtins
 
-    from specialists.worker import Begun, Offered
+    from specialists.worker_events import Begun, Offered
 
     if isinstance(event, Offered):
         contract = event.contract

@@ -12,20 +12,22 @@ import math
 import threading
 from collections.abc import Awaitable, Callable, Mapping
 from decimal import Decimal
-from typing import Any, ClassVar, Literal, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar
 
+import msgspec
 from msgspec.structs import replace
 
 from blackboard.blobs import BlobDamaged, BlobMissing, Blobs, BlobsUnavailable
 from blackboard.memory import MemoryBlobs
 from schemas.blobs import Blob
 from schemas.grants import Grant
-from schemas.inputs import ModelCalled, Observation, Progress, Question
+from schemas.inputs import EffectIntended, ModelCalled, Observation, Progress, Question
 from schemas.spans import Span
 from schemas.taint import Labels
-from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.tasks import Answered, Item, ReadFact, Task, Undo
 from schemas.usage import Limits, Usage
 from specialists.budget import Budget
+from specialists.effects import Effects
 from specialists.gateway import Gateway
 from specialists.ledger import Ledger
 from specialists.specialist import Facts, Specialist
@@ -34,7 +36,18 @@ from specialists.tools import Described, Function, Reply, Tool
 
 PROGRESS_LIMIT = 1_000
 """Reports of progress of one execution; those after it are dropped."""
-Record = Callable[[Observation], Awaitable[None]]
+Record = Callable[[Observation | EffectIntended], Awaitable[bool]]
+"""Appends an observation; whether the log took it, which it does not only where another has the right to an effect."""
+
+
+class Screen(Protocol):
+    """What stands between a specialist and what others will read. Both raise Stop POLICY_BLOCKED."""
+
+    async def bytes(self, data: bytes) -> bytes: ...
+
+    async def value(self, value: Any) -> Any: ...
+
+
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
@@ -45,7 +58,8 @@ class WorkContext:
     `tools` are those that may be called. `unrecorded` holds the calls that were interrupted: there was no time to
     record them, so they go onto the log with the end. `reported` is set once the end says what was used. `threads` are
     the plain functions that have not returned. `spans` are those of the tool calls, to be recorded once the span above
-    them is. Tools are called by the `gateway`, which sees what stands here.
+    them is. Tools are called by the `gateway`, which sees what stands here. `screen` makes of what goes to the board's
+    store, and to models, what may go there.
     """
 
     gateway: ClassVar[type[Gateway]] = Gateway
@@ -57,6 +71,7 @@ class WorkContext:
         self.unrecorded: list[Observation] = []
         self.threads: set[asyncio.Future[Any]] = set()
         self.spans: list[Span] = []
+        self.screen: Screen | None = None
         self.log = logging.LoggerAdapter(
             _logger, {"run": task.run, "task": task.task, "specialist": task.specialist, "execution": execution}
         )
@@ -142,7 +157,18 @@ class WorkContext:
     async def requested(self, name: str, arguments: Mapping[str, Any] | str) -> Reply:
         return await self._gateway.requested(name, arguments)
 
+    @property
+    def effects(self) -> Effects:
+        return self._gateway.effects
+
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        return await self._gateway.undo(msgspec.convert(asked, Undo))
+
     async def blob(self, data: bytes, media_type: str = "application/octet-stream") -> Blob:
+        return await self.store(await self.screen.bytes(data) if self.screen else data, media_type)
+
+    async def store(self, data: bytes, media_type: str) -> Blob:
+        """Store bytes as they are: what has been screened."""
         try:
             return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
         except BlobsUnavailable as error:
@@ -210,7 +236,7 @@ class LocalContext(WorkContext):
         grant: Grant | None = None,
         taint: Labels = (),
     ) -> None:
-        self.observations: list[Observation] = []
+        self.observations: list[Observation | EffectIntended] = []
         self._said = dict(answers or {})
         deadline_s = specialist.deadline_s if specialist else 30
         task = Task(
@@ -239,5 +265,6 @@ class LocalContext(WorkContext):
                 return Answered(question.ask, question.action, question.digest, "local", self._said[name])
         return None
 
-    async def _remember(self, observation: Observation) -> None:
+    async def _remember(self, observation: Observation | EffectIntended) -> bool:
         self.observations.append(observation)
+        return True

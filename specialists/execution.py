@@ -16,7 +16,7 @@ from specialists.specialist import Result, Specialist
 from specialists.stop import describe
 
 Interruption = Literal["cancelled", "drained"]
-ENDS_TASK = RETRIED | {"NEEDS_INPUT", "HANDED_OFF"}
+ENDS_TASK = RETRIED | {"NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"}
 """Codes of one item after which all of the task is done again, by the same specialist or by another."""
 
 
@@ -61,9 +61,9 @@ class Execution:
         return work.result()
 
     def used_in_vain(self) -> Ended | None:
-        """What is left to be said of a cancelled execution that has used something. The run has no use for it, except
-        that it was used."""
-        if self.interruption != "cancelled" or self.context.usage == Usage():
+        """What is left to be said of a cancelled execution that has used something, or has effects, of which the run
+        wants to know that none is under way any more. It has no other use for it."""
+        if self.interruption != "cancelled" or (self.context.usage == Usage() and not self.specialist.has_effects):
             return None
         return self._end(Result(code="TIMEOUT", message="cancelled"))
 
@@ -105,14 +105,25 @@ class Execution:
         if over := self.context.overspent():
             return Result(code="BUDGET_EXCEEDED", message=f"not begun: {over}")
         bids = self.task.kind == "bid"
-        result = await (self.specialist.bid_for if bids else self.specialist.invoke)(item.input, self.context)
+        result = await self._outcome(item)
         if over := self.context.overspent():
             return Result(code="BUDGET_EXCEEDED", message=over)
-        if bids and result.code in {"NEEDS_INPUT", "HANDED_OFF"}:
+        if bids and result.code in {"NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"}:
             return Result(code="INTERNAL", message=f"{result.code} is no answer to a call for bids")
         if result.question and self.context.answer_to(result.question):
             message = f"asks what was answered already, take it from context.ask(): {result.message}"
             return Result(code="INTERNAL", message=message)
+        return result
+
+    async def _outcome(self, item: Item) -> Result:
+        """An effect of which nobody knows whether it was done is the outcome, also where the specialist caught the
+        exception that told it so."""
+        self.context.effects.begin(item.key)
+        kinds = {"bid": self.specialist.bid_for, "undo": self.specialist.undo}
+        result = await kinds.get(self.task.kind, self.specialist.invoke)(item.input, self.context)
+        unknown = self.context.effects.unknown
+        if unknown and result.code != unknown.code:
+            result = Result(code=unknown.code, message=unknown.question.ask, question=unknown.question)
         return result
 
     def _timeout(self) -> Ended:

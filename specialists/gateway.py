@@ -3,8 +3,9 @@
 In this order, and each refusal is an observation `tool_called` with its code: the tool is one of the specialist's, by
 exactly its name; the arguments are valid; the task grants it; it does not write once content from outside was read,
 unless a person approves just that; the budget holds the call; a person has approved it where that is wanted. Then the
-function is called (`_perform`, the only place), with a time-out of its own; what it gives has a limit of size; and the
-call is recorded with the digests of what went in and came out.
+function is called (`_perform`, the only place), with a time-out of its own, and where it changes the world by
+`effects`, which sees to it that it is done once; what it gives has a limit of size; and the call is recorded with the
+digests of what went in and came out.
 """
 
 import asyncio
@@ -23,13 +24,14 @@ from blackboard import telemetry
 from schemas.blobs import Blob
 from schemas.codec import canonical, sha256
 from schemas.events import StopCode
-from schemas.inputs import Observation, Question, ToolCalled
+from schemas.inputs import EffectIntended, Observation, Question, ToolCalled
 from schemas.spans import Span
 from schemas.taint import Labels, joined
-from schemas.tasks import Answered, Task
+from schemas.tasks import Answered, Task, Undo
+from specialists.effects import Effects
 from specialists.ledger import Ledger
 from specialists.spans import tool_span
-from specialists.stop import Stop, bounded, describe
+from specialists.stop import EffectUnknown, Stop, bounded, describe
 from specialists.tools import Described, Function, Reply, Tool
 
 GRACE_S = 0.1
@@ -42,7 +44,8 @@ class Desk(Protocol):
     task: Task
     execution: str
     ledger: Ledger
-    record: Callable[[Observation], Awaitable[None]]
+    cancelled: bool
+    record: Callable[[Observation | EffectIntended], Awaitable[bool]]
     unrecorded: list[Observation]
     threads: set[asyncio.Future[Any]]
     spans: list[Span]
@@ -62,6 +65,7 @@ class Gateway:
     def __init__(self, desk: Desk, tools: Mapping[str, Tool]) -> None:
         self._desk, self._tools = desk, tools
         self.taint = joined(desk.task.taint)
+        self.effects = Effects(desk, self._perform)
         self._requested: Counter[str] = Counter()
         self._told = 0
 
@@ -106,6 +110,14 @@ class Gateway:
         except Stop as stop:
             return Reply(str(stop), stop.code)
         return await self._reply(granted, result, data)
+
+    async def undo(self, asked: Undo) -> dict[str, Any]:
+        """Undo an effect of an earlier execution, by the tool that its own one names. Raises Stop, NeedsInput."""
+
+        async def call(tool: Tool, arguments: dict[str, Any]) -> Any:
+            return (await self._call(tool, arguments, False))[0]
+
+        return await self.effects.undo(asked, self._tools, call)
 
     async def _reply(self, tool: Tool, result: Any, data: bytes) -> Reply:
         """All that came out, or its beginning and a blob of all where it is over the tool's limit."""
@@ -174,13 +186,16 @@ class Gateway:
         called = self._called(tool.name, arguments)  # before the tool can change them
         try:
             try:
-                result = await self._perform(tool, arguments)
+                result = await (self.effects.perform if tool.effect else self._perform)(tool, arguments)
             finally:
                 if tool.outside:  # also what it raises comes from there
                     self.read(tool.label)
         except asyncio.CancelledError:
             told = _with(called, "TIMEOUT", "interrupted before it answered", loop.time() - began)
             self._desk.unrecorded.append(self._numbered(told))
+            raise
+        except EffectUnknown as unknown:
+            await self._tell(_with(called, unknown.code, unknown.question.ask, loop.time() - began))
             raise
         except Exception as error:
             stop = error if isinstance(error, Stop) else Stop("TOOL_DOWN", f"tool {tool.name}: {describe(error)}")

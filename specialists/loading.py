@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from specialists.signature import BadSpecialist
 from specialists.specialist import Specialist, Team
 
-TEAMS = {"licences": "specialists.licences.team:TEAM"}
+TEAMS = {"licences": "specialists.licences.team:TEAM", "research": "specialists.research.team:TEAM"}
 """Names of the reference teams."""
 
 

@@ -9,6 +9,7 @@ Pure but for the context variable. Tokens are counted as one for four bytes, so 
 import contextlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.codec import canonical
@@ -23,10 +24,18 @@ BYTES_A_TOKEN = 4
 Answers = Sequence[Any] | Callable[..., Any]
 
 
+@dataclass(frozen=True)
+class Calls:
+    """An answer that calls a tool; `arguments` as a model gives them, a text where it gives no object."""
+
+    tool: str
+    arguments: Mapping[str, Any] | str = field(default_factory=dict)
+
+
 class ScriptedModels:
     """`answers` by specialist, or by `specialist/step` or `specialist/task`: a list of the answers to the calls of one
-    execution, the last for all that follow, or a function of the messages. An answer is a text, a value, or a Stop,
-    which stands for a failure of the endpoint with its code."""
+    execution, the last for all that follow, or a function of the messages. An answer is a text, a value, Calls of a
+    tool, or a Stop, which stands for a failure of the endpoint with its code."""
 
     def __init__(self, answers: Mapping[str, Answers]) -> None:
         self._answers = dict(answers)
@@ -45,6 +54,8 @@ class ScriptedModels:
             said = stop
         if isinstance(said, Stop):
             return Failed(said.code, said.message, transient=said.code in TRANSIENT, counted=NOTHING)
+        if isinstance(said, Calls):
+            return _calling(said, messages)
         text = said if isinstance(said, str) and not _wants_value(parameters) else _as_value(said, parameters)
         used = Counted(_tokens(canonical(list(messages))), _tokens(text.encode()))
         return Completion({"role": "assistant", "content": text}, "stop", used)
@@ -66,6 +77,14 @@ def scripted(answers: Mapping[str, Answers]) -> Iterator[ScriptedModels]:
         yield made
     finally:
         SCRIPT.reset(token)
+
+
+def _calling(said: Calls, messages: Sequence[Message]) -> Completion:
+    arguments = said.arguments if isinstance(said.arguments, str) else json.dumps(exact(dict(said.arguments)))
+    function = {"name": said.tool, "arguments": arguments}
+    call = {"id": f"call-{len(messages)}", "type": "function", "function": function}
+    used = Counted(_tokens(canonical(list(messages))), _tokens(arguments.encode()))
+    return Completion({"role": "assistant", "content": "", "tool_calls": [call]}, "tool_calls", used)
 
 
 def _schema(parameters: Mapping[str, Any]) -> dict[str, Any] | None:

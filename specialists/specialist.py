@@ -161,6 +161,10 @@ class Context(Protocol):
         and the item has no value."""
         ...
 
+    async def undo(self, asked: dict[str, Any]) -> Any:
+        """Undo an effect of an earlier execution: for tasks of the kind `undo`, not for specialists."""
+        ...
+
     async def in_thread(self, function: Callable[..., T], /, *arguments: Any, **keywords: Any) -> T:
         """Run a function that blocks. It goes on after a cancel until it returns."""
         ...
@@ -237,6 +241,20 @@ class Specialist:
         else:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
+
+    @property
+    def has_effects(self) -> bool:
+        """Whether one of its tools changes the world."""
+        return any(one.effect for one in self.tools.values())
+
+    async def undo(self, input: dict[str, Any], context: Context) -> Result:
+        """Undo an effect of an earlier execution, a schemas.tasks.Undo as JSON. As `invoke` otherwise."""
+        try:
+            return Result(await context.undo(input))
+        except ENDS as end:
+            return self._ended(end)
+        except (Exception, SystemExit) as error:
+            return _internal(error, context)
 
     def permitted(self, result: Result) -> Result:
         """`result` itself when its code is one of those with which the contract lets it end."""
@@ -418,6 +436,11 @@ def _checked(made: Specialist) -> Specialist:
     if made.backoff_max_s < made.backoff_s:
         raise BadSpecialist("backoff_max_s= is less than backoff_s=")
     asking = [one.name for one in made.tools.values() if one.may_ask]
+    changing = [one.name for one in made.tools.values() if one.effect]
+    if changing and made.authority != "effect":
+        raise BadSpecialist(f'tool {changing[0]!r} is an effect: that takes authority="effect"')
+    if changing and "EFFECT_UNKNOWN" not in made.stops:
+        raise BadSpecialist(f"nobody may know whether tool {changing[0]!r} was done: list EFFECT_UNKNOWN in stops=")
     if asking and "NEEDS_INPUT" not in made.stops:
         raise BadSpecialist(f"tool {asking[0]!r} asks for an approval: list NEEDS_INPUT in stops=")
     if made.bid is not None:

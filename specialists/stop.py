@@ -39,19 +39,33 @@ def describe(error: BaseException) -> str:
 
 class Stop(Exception):
     """Ends the work on one item without a value. `code` says why (schemas.events.StopCode), `message` says it to
-    people; it is cut after MESSAGE_CHARACTERS. Raises ValueError when there is no such code, and for the two that have
-    an exception of their own."""
+    people; it is cut after MESSAGE_CHARACTERS. Raises ValueError when there is no such code, and for those that have an
+    exception of their own."""
 
     def __init__(self, code: StopCode, message: str = "") -> None:
         if code not in STOP_CODES:
             raise ValueError(f"{code!r} is no stop code; choose one of {', '.join(sorted(STOP_CODES))}")
-        if code in {"NEEDS_INPUT", "HANDED_OFF"}:
-            raise ValueError(f"{code}: raise {'NeedsInput' if code == 'NEEDS_INPUT' else 'HandOff'}, which says more")
+        if code in _OTHERS:
+            raise ValueError(f"{code}: {_OTHERS[code]}")
         super().__init__(code, message)
         self.code, self.message = code, bounded(message)
 
     def __str__(self) -> str:
         return f"{self.code}: {self.message}" if self.message else self.code
+
+
+_OTHERS = {
+    "NEEDS_INPUT": "raise NeedsInput, which says more",
+    "HANDED_OFF": "raise HandOff, which says more",
+    "EFFECT_UNKNOWN": "the tools that are effects say so themselves",
+}
+
+
+class NotDone(Stop):
+    """A tool that is an effect says that nothing has happened, for sure: it may be tried again."""
+
+    def __init__(self, message: str = "", code: StopCode = "TOOL_DOWN") -> None:
+        super().__init__(code, message)
 
 
 class NeedsInput(Exception):
@@ -71,6 +85,12 @@ class NeedsInput(Exception):
     ) -> None:
         self.question = _question(ask, schema, action, expires_s)
         super().__init__(self.question.ask)
+
+
+class EffectUnknown(NeedsInput):
+    """Nobody knows whether an effect was done, and people are asked."""
+
+    code: StopCode = "EFFECT_UNKNOWN"
 
 
 class HandOff(Exception):

@@ -4,14 +4,19 @@ Pure. Source: the restrictions of structured outputs that endpoints document; op
 null, and their defaults go.
 """
 
-from typing import Any
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Generic, Literal, TypeVar, Union
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, create_model
 
 CLOSED = {"title", "default", "examples"}
 """Words of a schema that say nothing about what is allowed."""
 WRAPPED = "value"
 """The only field of the object around an answer that is none itself."""
+
+
+T = TypeVar("T")
 
 
 class NotStrict(ValueError):
@@ -60,6 +65,22 @@ def _may_be_null(schema: dict[str, Any]) -> bool:
     return kinds == "null" or "null" in (kinds or ()) or any(_may_be_null(one) for one in schema.get("anyOf", []))
 
 
+def closed(name: str, **fields: Any) -> Any:
+    """The type of objects that have these fields (type, and `...` or a Field) and no others."""
+    return create_model(name, __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def one_of(values: Sequence[Any]) -> Any:
+    """The type of what is one of these values."""
+    return Literal[tuple(values)]
+
+
+def either(types: Sequence[Any], by: str = "") -> Any:
+    """The type of what is of one of these; `by` is the field that tells which, where they are objects."""
+    made: Any = Union[tuple(types)]  # noqa: UP007
+    return Annotated[made, Field(discriminator=by)] if by and len(types) > 1 else made
+
+
 class Form:
     """What an answer has to be: a type, its JSON Schema as an object, and how the answer is read.
 
@@ -92,6 +113,49 @@ class Form:
             if (shorter := _without_nulls(value)) == value:
                 raise
             return self._adapter.validate_python(shorter)
+
+
+class Calls(Generic[T]):
+    """Calls of functions, one or several, as an answer. Each function has a name, what it does, and the type of its
+    arguments. `read` makes a value of the calls (name, arguments) and raises ValueError where they are none together.
+    """
+
+    def __init__(self, functions: Mapping[str, tuple[str, Any]], read: Callable[[list[tuple[str, Any]]], T]) -> None:
+        self._about = {name: about for name, (about, _) in functions.items()}
+        self._forms = {name: Form(arguments) for name, (_, arguments) in functions.items()}
+        self._read = read
+
+    @property
+    def tools(self) -> list[dict[str, Any]]:
+        """As an endpoint takes them."""
+        return [
+            {
+                "type": "function",
+                "function": {
+                    "name": name,
+                    "description": self._about[name],
+                    "parameters": form.schema,
+                    "strict": form.is_strict,
+                },
+            }
+            for name, form in self._forms.items()
+        ]
+
+    def read(self, calls: Sequence[Mapping[str, Any]]) -> T:
+        """The value of these calls, as an endpoint gives them. Raises ValueError."""
+        if not calls:
+            raise ValueError(f"call at least one of the functions {', '.join(self._forms)}")
+        return self._read([self._called(call["function"]) for call in calls])
+
+    def _called(self, function: Mapping[str, Any]) -> tuple[str, Any]:
+        name = function["name"]
+        if name not in self._forms:
+            raise ValueError(f"there is no function {name!r}; there are {', '.join(self._forms)}")
+        try:
+            arguments = json.loads(function["arguments"])
+        except json.JSONDecodeError as error:
+            raise ValueError(f"the arguments of {name} are not JSON: {error}") from None
+        return name, self._forms[name].read(arguments)
 
 
 def _without_nulls(value: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast, get_args
 from pydantic import ConfigDict, TypeAdapter, ValidationError, validate_call
 
 from schemas.blobs import Blob
-from schemas.contracts import ToolGrant
+from schemas.contracts import EffectGrant, ToolGrant
 from schemas.events import StopCode
 from schemas.subjects import BadName, token
 from schemas.taint import Labels
@@ -42,6 +42,20 @@ class Described:
     schema: dict[str, Any]
 
 
+KEY = "idempotency_key"
+"""The parameter by which the function of an effect gets its key, to hand it to the service."""
+OF_UNDO = ("result", "undoes")
+"""What a tool that undoes an effect may take beside the arguments of the effect: its result, and its key."""
+SETTLE_S = 5.0
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a probe gives when the effect was done: with this result."""
+
+    result: Any = None
+
+
 @dataclass(frozen=True, eq=False)
 class Tool:
     """See `tool`. Called like the function itself, it checks and records nothing."""
@@ -55,6 +69,10 @@ class Tool:
     output_limit: int = OUTPUT_LIMIT
     outside: bool = False
     taint: WhenTainted = "refuse"
+    effect: bool = False
+    probe: Function | None = None
+    undo: "Tool | None" = None
+    settle_s: float = 0.0
     _convert: Callable[..., dict[str, Any]] | None = field(default=None, repr=False)
 
     @property
@@ -76,8 +94,8 @@ class Tool:
 
     @property
     def writes(self) -> bool:
-        """Whether one of its scopes says that it changes something."""
-        return any(scope in WRITING or scope.endswith(":write") for scope in self.scopes)
+        """Whether it is an effect, or one of its scopes says that it changes something."""
+        return self.effect or any(scope in WRITING or scope.endswith(":write") for scope in self.scopes)
 
     @property
     def may_ask(self) -> bool:
@@ -89,10 +107,35 @@ class Tool:
 
     def grant(self) -> ToolGrant:
         """What the contract says of it."""
-        return ToolGrant(tool=self.name, scopes=list(self.scopes), confirm=self.confirm)
+        promised = EffectGrant(probe=self.probe is not None, undo=self.undo.name if self.undo else None)
+        return ToolGrant(
+            tool=self.name,
+            scopes=list(self.scopes),
+            confirm=self.confirm,
+            effect=promised if self.effect else None,
+        )
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """The names of what it is called with, without the key of an effect."""
+        return tuple(name for name in _names(self.function) if not (self.effect and name == KEY))
+
+    @property
+    def keyed(self) -> bool:
+        """Whether it wants the key of the effect."""
+        return self.effect and KEY in _names(self.function)
 
     def arguments(self, given: dict[str, Any]) -> dict[str, Any]:
-        """What it is called with: `given`, converted, and its defaults. Raises TypeError."""
+        """What it is called with: `given`, converted, and its defaults; without the key of an effect, which is not the
+        caller's to choose. Raises TypeError."""
+        if not self.keyed:
+            return self._arguments(given)
+        if KEY in given:
+            raise TypeError(f"tool {self.name}: {KEY} is given by the board")
+        found = self._arguments({**given, KEY: ""})
+        return {name: value for name, value in found.items() if name != KEY}
+
+    def _arguments(self, given: dict[str, Any]) -> dict[str, Any]:
         if (signature := _signature(self.function)) is None:
             return given
         bound = signature.bind(**given)
@@ -133,7 +176,7 @@ class Reply:
     blob: Blob | None = None
 
 
-def tool(
+def tool(  # noqa: PLR0913 - a grant, field by field
     function: Function,
     *,
     scopes: str | Sequence[str] = (),
@@ -143,6 +186,10 @@ def tool(
     output_limit: int = OUTPUT_LIMIT,
     outside: bool = False,
     taint: WhenTainted = "refuse",
+    effect: bool = False,
+    probe: Function | None = None,
+    undo: Function | Tool | None = None,
+    settle_s: float = SETTLE_S,
 ) -> Tool:
     """A function for `tools=` of a specialist.
 
@@ -150,8 +197,13 @@ def tool(
     exactly its arguments. usd: what a call costs; it is booked with each. timeout_s: how long a call may take (default:
     as long as its task). output_limit: bytes that it may give, as JSON; of more a model sees the beginning, and code
     gets INVALID_OUTPUT. outside: what it gives comes from where anybody may write. taint: what becomes of a call of a
-    tool that writes (a scope `write`, `effect` or `<something>:write`) once the execution has read such content: it is
-    refused unless `confirm` has a person approve it; or a person is asked then; or it is made. Raises BadSpecialist.
+    tool that writes (an effect, or a scope `write`, `effect` or `<something>:write`) once the execution has read such
+    content: it is refused unless `confirm` has a person approve it; or a person is asked then; or it is made. effect: a
+    call changes the world, and is done once, whatever happens to the worker; a function that has a parameter
+    `idempotency_key` gets the key of the effect. probe: a function of the key and the arguments that reads back whether
+    it was done: Done(result), False, or None where it cannot say; asked once more after `settle_s` seconds before False
+    is believed. undo: a function, or an effect, that undoes it when the run ends in vain; it takes by name what the
+    effect was called with, its `result`, and its key (`undoes`). Raises BadSpecialist.
     """
     if isinstance(function, Tool):
         raise BadSpecialist(f"{function.name!r} is a tool already")
@@ -162,17 +214,55 @@ def tool(
     granted = (scopes,) if isinstance(scopes, str) else tuple(scopes)
     if odd := [scope for scope in granted if not isinstance(scope, str) or not scope.strip()]:
         raise BadSpecialist(f"scopes= of tool {name!r} takes words, not {odd[0]!r}")
+    _check_limits(name, timeout_s, output_limit, taint)
+    if not effect and (probe or undo):
+        raise BadSpecialist(f"probe= and undo= of tool {name!r} are for effects: say effect=True")
+    price = _price(name, usd)
+    return Tool(
+        name,
+        function,
+        granted,
+        confirm,
+        price,
+        timeout_s,
+        output_limit,
+        outside,
+        taint,
+        effect,
+        probe,
+        undo=_undoing(name, function, undo),
+        settle_s=settle_s,
+        _convert=_converter(function),
+    )
+
+
+def _price(name: str, usd: Usd) -> Fraction:
+    try:
+        return exact_micro_usd(usd)
+    except ValueError as error:
+        raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
+
+
+def _check_limits(name: str, timeout_s: float | None, output_limit: int, taint: str) -> None:
     if timeout_s is not None and not 0 < timeout_s <= 86_400:
         raise BadSpecialist(f"timeout_s= of tool {name!r} is more than 0 and at most 86400 seconds, not {timeout_s!r}")
     if output_limit < 1:
         raise BadSpecialist(f"output_limit= of tool {name!r} is a number of bytes, at least 1, not {output_limit!r}")
-    try:
-        price = exact_micro_usd(usd)
-    except ValueError as error:
-        raise BadSpecialist(f"usd= of tool {name!r}: {error}") from None
     if taint not in get_args(WhenTainted):
         raise BadSpecialist(f"taint= of tool {name!r} is one of {', '.join(get_args(WhenTainted))}, not {taint!r}")
-    return Tool(name, function, granted, confirm, price, timeout_s, output_limit, outside, taint, _converter(function))
+
+
+def _undoing(name: str, function: Function, undo: Function | Tool | None) -> Tool | None:
+    """What undoes an effect, itself an effect."""
+    if undo is None:
+        return None
+    made = undo if isinstance(undo, Tool) else tool(undo, effect=True)
+    if not made.effect or made.undo:
+        raise BadSpecialist(f"undo= of tool {name!r} takes a function, or an effect that has no undo= itself")
+    known = {*_names(function), *OF_UNDO} - {KEY}
+    if odd := [one for one in made.takes if one not in known]:
+        raise BadSpecialist(f"undo= of tool {name!r}: {made.name} takes {odd[0]!r}, which is none of {sorted(known)}")
+    return made
 
 
 class ToolSource(ABC):
@@ -213,6 +303,11 @@ def _schema(function: Function) -> dict[str, Any]:
     except Exception:  # evaluating an annotation runs whatever stands in it
         return {"type": "object"}
     return found if found.get("type") == "object" else {"type": "object"}
+
+
+def _names(function: Function) -> tuple[str, ...]:
+    signature = _signature(function)
+    return tuple(signature.parameters) if signature else ()
 
 
 def _signature(function: Function) -> inspect.Signature | None:

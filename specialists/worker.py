@@ -11,16 +11,16 @@ import logging
 import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 from blackboard import telemetry
 from blackboard.board import Board
 from blackboard.client import Client
-from blackboard.log import Append, LogError, LogUnavailable, TooLarge
+from blackboard.log import Append, LogError, LogUnavailable, Stored, TooLarge
 from blackboard.queue import ACK_WAIT_S, Delivery, QueueGone, QueueUnavailable, TaskKey
 from schemas.codec import encode
-from schemas.contracts import EXECUTIONS_LIMIT, Contract
-from schemas.inputs import Ended, Observation, Progress, Started
+from schemas.contracts import EXECUTIONS_LIMIT
+from schemas.inputs import EffectIntended, Ended, Observation, Progress, Started
 from schemas.spans import Attributes, Span
 from schemas.tasks import BadTask, Task, decode_task
 from schemas.usage import Usage
@@ -31,6 +31,11 @@ from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist
 from specialists.stop import bounded
+from specialists.worker_events import Begun, Finished, Offered, WorkerEvent
+
+if TYPE_CHECKING:
+    from specialists.filtering import Filter
+    from specialists.findings import Finding
 
 PULLS = 8
 """Pulls of one specialist at the same time, at most."""
@@ -56,40 +61,6 @@ class Timing:
     backoff_s: tuple[float, float] = (0.2, 2.0)
 
 
-@dataclass(frozen=True)
-class Offered:
-    """The contract stands in the catalogue, at `seq`."""
-
-    contract: Contract
-    seq: int
-
-
-@dataclass(frozen=True)
-class Begun:
-    """A task was taken."""
-
-    key: TaskKey
-    execution: str
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A task is out of the worker's hands. `how`: its end is stored, the run has no use for it any more, or another
-    worker will have it. `code` is empty where the end holds values; `to` is whom the task was handed to."""
-
-    key: TaskKey
-    execution: str
-    how: Literal["stored", "cancelled", "released"]
-    code: str
-    message: str
-    latency_ms: int
-    usage: Usage
-    to: str = ""
-
-
-WorkerEvent = Offered | Begun | Finished
-
-
 class Job:
     """A task in hand. The queue may deliver it more than once, when it was lost and filled again."""
 
@@ -98,6 +69,7 @@ class Job:
         self.key, self.count = delivery.key, delivery.count
         self.deliveries = [delivery]
         self.began = asyncio.get_running_loop().time()
+        self.noted: list[Finding] = []
 
     @property
     def id(self) -> str:
@@ -115,18 +87,20 @@ class Worker:
 
     When told to stop it takes no more tasks, gives those in hand `drain_s` seconds to end, and releases the rest.
     A coroutine that does not end when cancelled, or a plain function in its thread, keeps its place among the
-    `concurrency` until it returns: it cannot be killed. `on_event` is told what happens; `draw_execution` gives the id
-    of each execution, and `context` makes what it works with. Use a worker once. Raises BadSpecialist where two have
+    `concurrency` until it returns: it cannot be killed. `filter` sees every observation before it is appended, and what
+    blobs hold. `on_event` is told what happens; `draw_execution` gives the id of each execution, and `context` makes
+    what it works with. Use a worker once. Raises BadSpecialist where two have
     one name, or a class cannot be instantiated.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what a worker is made of, part by part
         self,
         board: Board,
         specialists: Sequence[Specialist],
         *,
         concurrency: int | None = None,
         drain_s: float = 10.0,
+        filter: "Filter | None" = None,
         timing: Timing | None = None,
         on_event: Callable[[WorkerEvent], None] | None = None,
         draw_execution: Callable[[], str] = random_execution,
@@ -136,7 +110,8 @@ class Worker:
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise BadSpecialist(f"two specialists have the name {twice[0]!r}, under which the board knows one")
         self._board = board
-        self._specialists = [one.fresh() for one in specialists]
+        self._filter = filter
+        self._specialists = [(filter.stops(one) if filter else one).fresh() for one in specialists]
         self._concurrency, self._drain_s = concurrency, drain_s
         self._timing = timing or Timing()
         self._tell = on_event or (lambda event: None)
@@ -252,13 +227,14 @@ class Worker:
             self._away("the log of the tasks", f"log {task.log} is not ours; attach again if the board was made anew")
             await delivery.release(self._timing.backoff_s[1])
             return None
-        if (job := self._jobs.get(delivery.key)) is not None:
-            job.deliveries.append(delivery)
+        if (known := self._jobs.get(delivery.key)) is not None:
+            known.deliveries.append(delivery)
             return None
         context = self._context(
-            task, self._draw_execution(), specialist.tools, self._board.blobs, lambda one: self._record(task, one)
+            task, self._draw_execution(), specialist.tools, self._board.blobs, lambda one: self._record(job, one)
         )
-        job = Job(specialist, delivery, Execution(specialist, context, self._timing.grace_s))
+        context.screen = self._filter
+        job: Job = Job(specialist, delivery, Execution(specialist, context, self._timing.grace_s))
         self._jobs[job.key] = job
         return job
 
@@ -291,6 +267,8 @@ class Worker:
                 stored = await self._store(job, ended) if ended else None
                 if ended is None and (vain := job.execution.used_in_vain()):
                     await self._store(job, vain)  # tried once: nothing waits for it
+                elif ended is None:
+                    await self._store_unrecorded(job)
                 await self._let_go(job, stored, said)
         finally:
             heartbeat.cancel()
@@ -318,9 +296,7 @@ class Worker:
     async def _announce(self, job: Job) -> None:
         await asyncio.sleep(self._timing.started_after_s)
         with contextlib.suppress(LogError):  # what refuses this refuses the end too, and is dealt with there
-            await self._record(
-                job.execution.task, Started(task=job.key.task, attempt=job.key.attempt, execution=job.id)
-            )
+            await self._record(job, Started(task=job.key.task, attempt=job.key.attempt, execution=job.id))
 
     async def _beat(self, job: Job) -> None:
         while True:
@@ -352,24 +328,32 @@ class Worker:
 
     # --- appending ----------------------------------------------------------------------------------------------------
 
-    async def _record(self, task: Task, observation: Observation) -> None:
-        """Append what a specialist does while it works, within the task's own limit. Progress is not worth waiting."""
-        append = self._append_of(task.specialist, task.run, observation)
+    async def _record(self, job: Job, observation: Observation | EffectIntended) -> bool:
+        """Append what a specialist does while it works, within the task's own limit; whether it is stored, which an
+        intent is not where another execution has it. Progress is not worth waiting."""
+        if self._filter:
+            observation = await self._filter.screen(observation, job.noted)
+        append = self._append_of(job.key.specialist, job.key.run, observation)
         for pause in self._pauses():
             try:
-                await self._board.log.append(append)
+                outcome = (await self._board.log.append(append))[0]
                 self._back("the log")
-                return
+                return isinstance(outcome, Stored)
             except LogUnavailable as error:
                 self._away("the log", error)
             if isinstance(observation, Progress):
-                return
+                break
             await asyncio.sleep(pause)
+        return False
 
     async def _store(self, job: Job, ended: Ended) -> Ended | None:
         """Append the end, the same bytes again until the log has them; what is stored, or None when there was no time
         or no use. A call of a tool that was interrupted goes along."""
-        observations = [*job.execution.context.unrecorded, ended]
+        observations: list[Observation] = [*job.execution.context.unrecorded, ended]
+        if self._filter:
+            observations = [await self._filter.screen(one, job.noted) for one in observations[:-1]]
+            ended = await self._filter.end(ended, job.specialist, job.execution.task.kind, job.noted)
+            observations.append(ended)
         appends = [self._append_of(job.key.specialist, job.key.run, one) for one in observations]
         pauses = self._pauses()
         while True:
@@ -387,8 +371,19 @@ class Worker:
                 return None
             await _unless(self._giving_up, asyncio.sleep(next(pauses)))
 
-    def _append_of(self, specialist: str, run: str, observation: Observation) -> Append:
-        return Append(self._board.subjects.observation(specialist, run), encode(observation))
+    async def _store_unrecorded(self, job: Job) -> None:
+        """What an execution that another one takes over was about to tell; tried once."""
+        if found := job.execution.context.unrecorded:
+            with contextlib.suppress(LogError):
+                await self._board.log.append(*(self._append_of(job.key.specialist, job.key.run, one) for one in found))
+
+    def _append_of(self, specialist: str, run: str, observation: Observation | EffectIntended) -> Append:
+        subjects = self._board.subjects
+        if isinstance(observation, EffectIntended):  # the first one among all specialists has it
+            of_all = subjects.intent("*", run, observation.key, observation.round)
+            subject = subjects.intent(specialist, run, observation.key, observation.round)
+            return Append(subject, encode(observation), expected=0, among=of_all)
+        return Append(subjects.observation(specialist, run), encode(observation))
 
     # --- waiting ------------------------------------------------------------------------------------------------------
 

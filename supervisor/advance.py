@@ -33,7 +33,7 @@ def advance(draft: Draft) -> None:
 
     Raises BadExpression where the playbook asks for what the run does not have, PolicyMissing.
     """
-    if draft.state.end:
+    if draft.state.over:
         return
     gates.renew(draft)
     if is_asking(draft):
@@ -43,9 +43,9 @@ def advance(draft: Draft) -> None:
         _begin_ready(draft)
         gates.renew(draft)
         going = _dispatch_waiting(draft)
-    if not draft.state.end and all(step.over for step in draft.state.steps.values()):
+    if not draft.state.over and all(step.over for step in draft.state.steps.values()):
         _finish(draft)
-    if not draft.state.end and not draft.state.in_flight and not _is_waiting(draft.state):
+    if not draft.state.over and not draft.state.in_flight and not _is_waiting(draft.state):
         draft.end("FAILED", "STUCK", "no task is in flight and no timer is set")
 
 
@@ -56,7 +56,7 @@ def _decided(state: State) -> int:
 
 def _begin_ready(draft: Draft) -> None:
     tried: set[str] = set()
-    while not draft.state.end and (step := _next_ready(draft, tried)):
+    while not draft.state.over and (step := _next_ready(draft, tried)):
         tried.add(step.id)
         _expand(draft, step)
 
@@ -108,7 +108,7 @@ def _begin(draft: Draft, step: PlanStep, work: Work) -> None:
         reason = nobody_chosen(draft.state, step)
         _without_tasks(draft, step, work)
         for index in range(len(work)):
-            if not draft.state.end:
+            if not draft.state.over:
                 lack(draft, step, work.key(index), *reason)
         return
     if not who.voices and len(work) and not gates.approved(draft, step):
@@ -171,7 +171,7 @@ def _compute(draft: Draft, step: PlanStep, work: Work) -> None:
     missing, has no value."""
     _without_tasks(draft, step, work)
     for index, key in enumerate(work.keys()):
-        if draft.state.end:
+        if draft.state.over:
             return
         try:
             value = work.value(index)
@@ -240,7 +240,7 @@ def _give_in_turn(draft: Draft) -> None:
 
 
 def _has_room(draft: Draft) -> bool:
-    return not draft.state.end and draft.state.in_flight < draft.state.parallel
+    return not draft.state.over and draft.state.in_flight < draft.state.parallel
 
 
 def _finish(draft: Draft) -> None:
@@ -281,5 +281,6 @@ def _lacking(state: State) -> list[str]:
         for name, task in sorted(state.tasks.items())
         if task.child and task.message and not task.code
     ]
+    unknown = [f"knowing whether {one.tool} of {one.task} was done" for one in state.effects.values() if one.unknown]
     gone = [f"{key} ({one.code})" for key, one in missing(state).items()]
-    return gone + voices_gone + children
+    return gone + voices_gone + children + unknown

@@ -41,12 +41,12 @@ FULL = INPUT_EVENTS_LIMIT * 3 // 4
 
 def give(draft: Draft, name: str) -> bool:
     """Give the next attempt of a task out; False when it has to wait. A task that can never be given out ends here."""
-    return not draft.state.end and not _held_back(draft, name)
+    return not draft.over(draft.step_of(name)) and not _held_back(draft, name)
 
 
 def give_or_wait(draft: Draft, name: str) -> None:
     """As `give`, where there is room in `parallel`; a task that has to wait goes on in its turn."""
-    if draft.state.end:
+    if draft.over(draft.step_of(name)):
         return
     armed = draft.state.timers.get(f"retry.{name}")
     waiting = "" if draft.state.in_flight < draft.state.parallel else f"{draft.state.in_flight} tasks are in flight"
@@ -64,6 +64,9 @@ def _held_back(draft: Draft, name: str) -> str:
         return "it goes on after the next input"
     task = draft.state.tasks[name]
     step = draft.state.step(task.step)
+    if step.undo:
+        _dispatch_undo(draft, step, name, task)
+        return ""
     voice = _whose(draft, step, task)
     if isinstance(voice, str):
         _give_up(draft, name, "TOOL_DOWN", voice)
@@ -78,6 +81,13 @@ def _held_back(draft: Draft, name: str) -> str:
     elif verdict.when == "now":
         _dispatch(draft, name, voice, allowed, verdict.reserve)
     return verdict.reason if verdict.when == "later" else ""
+
+
+def _dispatch_undo(draft: Draft, step: PlanStep, name: str, task: TaskState) -> None:
+    """What is undone is undone by whom it was done, whatever the run has left: what that uses is booked as overrun."""
+    voice = Voice(task.specialist, task.contract)
+    allowed = allowance(step, draft.state.steps[step.id], task, voice, draft.view)
+    _dispatch(draft, name, voice, allowed, for_bid(draft.state, Limits()))
 
 
 def _unpaid(draft: Draft, task: TaskState, wanted: Limits, reason: str) -> tuple[e.StopCode, str]:

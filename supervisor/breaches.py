@@ -15,6 +15,9 @@ from schemas.taint import LABELS_LIMIT, joined
 from schemas.validation import check_schema, violation
 from supervisor.draft import Draft
 
+GOES_ON = frozenset({"NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"})
+"""Codes with which a whole task goes on, when somebody has said or done something."""
+
 
 def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] | None:
     """How an end breaks the contract, with the code that it has instead."""
@@ -22,7 +25,7 @@ def breach(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] 
     if end.code:
         if problem := _unnamed(contract, end.code, end.message):
             return "INTERNAL", problem
-        if end.code == "NEEDS_INPUT" and end.question and (problem := _unaskable(end.question)):
+        if end.code in {"NEEDS_INPUT", "EFFECT_UNKNOWN"} and end.question and (problem := _unaskable(end.question)):
             return "INVALID_OUTPUT", problem
         return None
     problem = _misnamed(keys_of(draft, task), end) or _unfit(_output(draft, task, contract), end) or _undecided(end)
@@ -52,6 +55,8 @@ def keys_of(draft: Draft, task: TaskState) -> list[str]:
 def _output(draft: Draft, task: TaskState, contract: Contract | None) -> dict[str, Any]:
     if draft.state.step(task.step).bid:
         return BID_SCHEMA
+    if draft.state.step(task.step).undo:
+        return {}
     return contract.output if contract else {}
 
 
@@ -82,7 +87,7 @@ def _unfit(schema: dict[str, Any], end: Ended) -> str:
 
 def _undecided(end: Ended) -> str:
     """Which silence says what only a whole task can say: that it asks, or is somebody else's."""
-    odd = next((silence for silence in end.silences if silence.code in {"NEEDS_INPUT", "HANDED_OFF"}), None)
+    odd = next((silence for silence in end.silences if silence.code in GOES_ON), None)
     return f"is silent about {odd.key!r} with {odd.code}, which only a whole task can end with" if odd else ""
 
 

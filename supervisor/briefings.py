@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from projections.bookings import rest
 from projections.canonical import State, TaskState
 from schemas.catalogue import View
 from schemas.codec import VALUE_LIMIT, encode
@@ -20,8 +21,8 @@ from schemas.proposals import PROPOSAL_LIMIT
 from schemas.steps import PlanStep, Voice
 from schemas.usage import Limits
 from supervisor.documents import visible
-from supervisor.policy import is_open, lacks
-from supervisor.proposals import left, may_ask_for, where
+from supervisor.policy import is_open, lacks, least
+from supervisor.proposals import may_ask_for, where
 
 OFFERS_LIMIT = 100
 """Contracts of which one briefing tells."""
@@ -79,9 +80,10 @@ def _shown(schema: dict[str, Any]) -> dict[str, Any] | None:
 def budget_for(state: State, step: PlanStep, asking: Limits) -> Limits:
     """What the planned steps may use together, once the attempt at the plan has used all that it may use: `asking`."""
     assert step.plans is not None
-    now = left(state, step.plans)
+    now = rest(state)
     pairs = ((name, getattr(now, name), getattr(asking, name)) for name in Limits.__struct_fields__)
-    return Limits(**{name: None if there is None else max(0, there - (own or 0)) for name, there, own in pairs})
+    after = {name: None if there is None else max(0, there - (own or 0)) for name, there, own in pairs}
+    return least(Limits(**after), step.plans.budget)
 
 
 def planning(step: PlanStep, state: State, task: TaskState, contract_at: ContractAt) -> dict[str, Any]:

@@ -8,6 +8,7 @@ Read it from the top: `decide` matches the input, each case ends in `advance`, w
 """
 
 from msgspec import UNSET, Struct
+from msgspec.structs import replace
 
 from projections.canonical import State, TaskState, booking
 from schemas import events as e
@@ -22,6 +23,8 @@ from schemas.inputs import (
     CapabilityCame,
     ChildEnded,
     Deny,
+    EffectIntended,
+    EffectReceipt,
     Ended,
     Input,
     ModelCalled,
@@ -38,7 +41,7 @@ from schemas.playbooks import Playbook
 from schemas.taint import joined
 from schemas.usage import Limits, Usage
 from schemas.validation import violation
-from supervisor import loops, questions
+from supervisor import intents, loops, questions, undoing
 from supervisor.advance import advance
 from supervisor.attempts import failed, give_or_wait, handed_on, never_begun, stale, succeeded
 from supervisor.breaches import breach, keys_of
@@ -46,9 +49,9 @@ from supervisor.draft import Draft
 from supervisor.policy import WAITS_LIMIT, child_code, chosen, least, oversized, refused
 from supervisor.settle import to_ask_again
 
-RULES = 2
+RULES = 3
 """The version of these rules. Raise it with every change that decides a recorded input differently."""
-KNOWN_RULES = frozenset({2})
+KNOWN_RULES = frozenset({2, 3})
 """The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
 among them: keep what they did under its version, or give it up here, in the open."""
 SUPERVISOR = "_supervisor"
@@ -87,9 +90,14 @@ def decide(state: State, cause: Input, view: View, rules: int | None = None) -> 
     before = len(draft.events)
     try:
         _handle(draft, cause)
+        undoing.go_on(draft)
     except BadExpression as error:
         _book(draft, cause, str(error))
-        draft.fail("INVALID_INPUT", str(error))
+        if (ending := draft.state.ending) and state.ending:
+            draft.end_at_once(ending.end, ending.code, f"{ending.reason}; nothing more is undone: {error}")
+        else:
+            draft.fail("INVALID_INPUT", str(error))
+            undoing.go_on(draft)
     return _within_limits(draft, state, cause, rules) if len(draft.events) > before else []
 
 
@@ -114,10 +122,12 @@ def _handle(draft: Draft, cause: Input) -> None:
             _tool_called(draft, author, called)
         case Progress() | ModelCalled():
             pass
+        case EffectIntended() | EffectReceipt() as said:
+            intents.heard(draft, author, said)
         case Cancel(reason=reason):
             _cancel(draft, author, reason)
-        case Approve() | Deny() | Answer() as said:
-            if questions.answered(draft, author, said):
+        case Approve() | Deny() | Answer() as answer:
+            if questions.answered(draft, author, answer):
                 advance(draft)
         case TimerDue() | CapabilityCame() | ChildEnded() | ParentEnded() as wake if not draft.state.end:
             _wake(draft, wake)
@@ -137,8 +147,8 @@ def _wake(draft: Draft, wake: Wake) -> None:
 
 
 def _cancel(draft: Draft, person: str, reason: str) -> None:
-    if draft.state.end:
-        draft.late(person, "the run has ended")
+    if draft.state.over:
+        draft.late(person, "the run has ended" if draft.state.end else "the run is ending already")
     else:
         draft.end("CANCELLED", reason=f"{person}: {reason}" if reason else person)
 
@@ -158,14 +168,24 @@ def _within_limits(draft: Draft, state: State, cause: Input, rules: int) -> list
     if state.goal and state.rules < rules:
         ended.emit(e.RulesChanged, rules=rules)
     _book(ended, cause, reason)
-    ended.end("FAILED", "BUDGET_EXCEEDED", reason)
+    if state.ending:
+        ended.end_at_once(
+            state.ending.end, state.ending.code, f"{state.ending.reason}; nothing more is undone: {reason}"
+        )
+    else:
+        ended.end("FAILED", "BUDGET_EXCEEDED", reason)
+        undoing.go_on(ended)
     return ended.events
 
 
 def _book(draft: Draft, cause: Input, reason: str) -> None:
     """Book what an end reports, though the run ends before it can take it."""
     end, author = cause.body, cause.address.author
-    if isinstance(end, Ended):
+    if isinstance(end, EffectIntended):
+        intents.heard(draft, author, replace(end, arguments=None))
+    elif isinstance(end, EffectReceipt):
+        intents.heard(draft, author, replace(end, result=None))
+    elif isinstance(end, Ended):
         task = draft.state.tasks.get(end.task)
         if task is None or booking(author, end.execution[:64]) not in task.executions:
             draft.late(author, reason, end)
@@ -244,6 +264,8 @@ def _addressed(draft: Draft, author: str, task: str, attempt: int) -> TaskState 
     state = draft.state.tasks.get(task)
     if draft.state.end:
         return "the run has ended"
+    if state is not None and draft.over(draft.state.step(state.step)):
+        return "the run is ending"
     if state is None:
         return f"the run has no task {task[:64]!r}"
     if author != state.specialist:
@@ -267,6 +289,8 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
     task = _addressed(draft, author, end.task, end.attempt)
     if isinstance(task, str):
         draft.late(author, task, end)
+        if known and author == known.specialist and end.attempt == known.attempt:
+            _hear_out(draft, end.task, known)
         return
     if task.child:
         draft.late(author, "the task is with a child run", end)
@@ -277,13 +301,18 @@ def _end_of_task(draft: Draft, author: str, end: Ended) -> None:
     match code:
         case "":
             _result(draft, end.task, end.execution[:64], end.claims, end.silences, end.usage)
-        case "NEEDS_INPUT":
+        case "NEEDS_INPUT" | "EFFECT_UNKNOWN":
             questions.asked(draft, task, end)
         case "HANDED_OFF":
             handed_on(draft, end.task, end.to, message, execution, end.usage)
         case _:
             failed(draft, end.task, code, message, execution, end.usage)
     advance(draft)
+
+
+def _hear_out(draft: Draft, name: str, task: TaskState) -> None:
+    if undoing.awaits(draft.state, name, task):
+        undoing.heard_out(draft, name, "the run is ending")
 
 
 def _result(
@@ -337,7 +366,9 @@ def _timer_due(draft: Draft, name: str, armed: int) -> None:
 
 def _task_timed_out(draft: Draft, name: str, delay_ms: int) -> None:
     task = draft.state.tasks[name]
-    if task.started or task.child:
+    if undoing.awaits(draft.state, name, task):
+        undoing.heard_out(draft, name, f"not heard of within {delay_ms} ms, and the run is ending")
+    elif task.started or task.child:
         failed(draft, name, "TIMEOUT", f"not ended within {task.work_ms} ms of work")
     elif draft.state.step(task.step).bid:
         failed(draft, name, "TIMEOUT", f"no bid within {delay_ms} ms")

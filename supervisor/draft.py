@@ -10,12 +10,14 @@ from projections.bookings import reservation
 from projections.canonical import LATE_LIMIT, State, TaskState, late_name
 from projections.evolve import evolve
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.catalogue import View
 from schemas.codec import encode
 from schemas.inputs import ChildEnded, Ended, Input
 from schemas.steps import PlanStep
 from schemas.usage import COUNT_LIMIT
 from supervisor.documents import Work
+from supervisor.reasons import of_effects
 
 Draftable = type[e.Event]
 
@@ -46,6 +48,9 @@ class Draft:
             self._works[known] = Work(self.state, step)
         return self._works[known]
 
+    def step_of(self, task: str) -> PlanStep:
+        return self.state.step(self.state.tasks[task].step)
+
     def late(self, author: str, reason: str, end: Ended | None = None) -> None:
         """Record an input that is not awaited; of each author the first LATE_LIMIT, then that it is muted. `end` is the
         end of an execution: who had the task and no child run has its usage booked, and where a reservation waits for
@@ -74,7 +79,36 @@ class Draft:
         return count < LATE_LIMIT
 
     def end(self, end: e.End, code: str = "", reason: str = "", result: dict[str, Any] | None = None) -> None:
-        self.emit(e.RunEnded, end=end, code=code, reason=reason[:1000], result=result)
+        """End the run; one that ends in vain first undoes what it has done to the world, or may be doing. A run that is
+        ending already ends as it was going to."""
+        if self.state.ending is not None:
+            return
+        if end in {"DONE", "DEGRADED"}:
+            self.emit(e.RunEnded, end=end, code=code, reason=reason[:1000], result=result)
+        elif (waits := self._in_effect()) or any(effect.undo for effect in self.state.effects.values()):
+            self.emit(f.RunEnding, end=end, code=code, reason=reason[:1000], waits=tuple(waits))
+        else:
+            self.end_at_once(end, code, reason)
+
+    def end_at_once(self, end: e.End, code: str, reason: str) -> None:
+        """End the run in vain, as it stands, and say what became of its effects."""
+        said = [text for text in (reason, *of_effects(self.state)) if text]
+        self.emit(e.RunEnded, end=end, code=code, reason="; ".join(said)[:1000])
+
+    def over(self, step: PlanStep) -> bool:
+        """Whether nothing comes of a step any more; those that undo effects go on while a run is ending."""
+        return bool(self.state.end) or (self.state.ending is not None and not step.undo)
+
+    def _in_effect(self) -> list[str]:
+        """The tasks in flight that may be in the middle of an effect which can be undone."""
+        return [
+            name
+            for name, task in self.state.tasks.items()
+            if task.status == "dispatched"
+            and not task.child
+            and (contract := self.view.contract_at(task.contract))
+            and any(tool.effect and tool.effect.undo for tool in contract.tools)
+        ]
 
     def fail(self, code: str, reason: str) -> None:
         """End the run because of a task's `code`, as the table of end states says."""

@@ -34,13 +34,13 @@ class ChildGoal(Struct, frozen=True):
 
 
 def in_flight(state: State) -> set[TaskKey]:
-    """What should be in the queue for this run."""
+    """What should be in the queue for this run; while it is ending, what undoes its effects."""
     if state.end:
         return set()
     return {
         TaskKey(task.specialist, state.run, name, task.attempt)
         for name, task in state.tasks.items()
-        if task.status == "dispatched" and not task.child
+        if task.status == "dispatched" and not task.child and (not state.ending or state.step(task.step).undo)
     }
 
 
@@ -60,7 +60,7 @@ def entries(state: State, keys: set[TaskKey], contract_at: ContractAt) -> list[E
 
 def child_goals(state: State) -> Iterator[ChildGoal]:
     """The goals of the child runs that tasks in flight ask for."""
-    if state.end:
+    if state.over:
         return
     depth = state.parent.depth + 1 if state.parent else 1
     for name, task in state.tasks.items():
@@ -112,7 +112,7 @@ def wake_about_child(goal: ChildGoal, child: State, h: str, parent: State) -> Wa
 
 def wake_for_parent(child: State, h: str, parent: State) -> Wake | None:
     """What a parent that still waits must be told about a child run that has ended."""
-    if not child.end or child.parent is None or parent.end:
+    if not child.end or child.parent is None or parent.over:
         return None
     task = parent.tasks.get(child.parent.task)
     if task is None or task.status != "dispatched" or task.child != child.run:
@@ -137,13 +137,13 @@ def wake_for_child(parent: State, child: State) -> Wake | None:
     if child.end or child.parent is None:
         return None
     task = parent.tasks.get(child.parent.task)
-    wanted = not parent.end and task is not None and task.status == "dispatched" and task.child == child.run
+    wanted = not parent.over and task is not None and task.status == "dispatched" and task.child == child.run
     return None if wanted else ParentEnded(parent=parent.run)
 
 
 def wake_for_capability(state: State, view: View) -> Wake | None:
     """What a run must be told when somebody offers now what one of its steps waits for."""
-    if state.end:
+    if state.over:
         return None
     for name, step in state.steps.items():
         if step.awaiting and step.items < 0 and not step.skipped:

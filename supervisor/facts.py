@@ -147,7 +147,7 @@ def _wake(draft: Draft, step: PlanStep, key: str) -> None:
     """Give a task to each who is to be woken by the fact under `key`. Who may change the world is not: nobody would
     have approved it."""
     playbook = draft.view.playbook_at(draft.state.playbook)
-    if playbook is None or not playbook.wakes or key.startswith(f"{WOKEN}."):
+    if playbook is None or not playbook.wakes or draft.state.ending or key.startswith(f"{WOKEN}."):
         return
     for contract in draft.view.contracts():
         woken = sum(one.origin.startswith(f"{WOKEN}.") for one in draft.state.plan)

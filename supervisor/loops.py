@@ -94,7 +94,7 @@ def check(draft: Draft, name: str, outcome: str, what: str, said: Any) -> None:
     """Stop the run, or ask, when `outcome` has just come more often than the playbook allows. `said` is what came out
     of it, for people. Who has approved all in advance is not there to be asked."""
     times, allowed = draft.state.repeats.get(outcome, 0), draft.state.repeats_allowed
-    if not outcome or times <= allowed or draft.state.end or is_asking(draft):
+    if not outcome or times <= allowed or draft.state.over or is_asking(draft):
         return
     evidence = f"{what}, {times} times with the same input; {allowed} are allowed"
     if said:

@@ -5,6 +5,8 @@ Pure. As of the version at which the attempt was dispatched, so the same attempt
 
 from typing import Literal
 
+import msgspec
+
 from projections.canonical import State, TaskState, group_tasks
 from schemas.codec import MESSAGE_LIMIT, encode
 from schemas.goals import GOAL_LIMIT
@@ -13,7 +15,7 @@ from schemas.inputs import Question
 from schemas.playbooks import PLANNING
 from schemas.steps import PlanStep, Voice
 from schemas.taint import Labels, joined
-from schemas.tasks import Answered, Item, ReadFact, Task
+from schemas.tasks import Answered, Item, ReadFact, Receipt, Task, Undo
 from schemas.usage import Limits
 from supervisor.briefings import BRIEFING_BYTES, ContractAt, planning
 from supervisor.candidates import claimed_with, conflicting, voices_on
@@ -26,7 +28,6 @@ ENVELOPE = 3_072
 def task_message(work: Work, name: str, span: str, contract_at: ContractAt) -> Task:
     """The self-contained message of the attempt of task `name` that is in flight."""
     state, task = work.state, work.state.tasks[name]
-    kind: Literal["work", "bid", "reconcile"] = "reconcile" if task.index >= 0 else "bid" if work.step.bid else "work"
     return Task(
         log=state.log,
         run=state.run,
@@ -40,9 +41,10 @@ def task_message(work: Work, name: str, span: str, contract_at: ContractAt) -> T
         wait_ms=task.wait_ms,
         work_ms=task.work_ms,
         span=span,
-        kind=kind,
-        budget=reserved_for(task),
+        kind=_kind(work.step, task),
+        budget=Limits() if work.step.undo else reserved_for(task),
         answers=_answers(state, name),
+        effects=_receipts(state, work.step, name),
         grant=granted(work),
         taint=tainted(work, task, task.read_version),
     )
@@ -62,6 +64,12 @@ def tainted(work: Work, task: TaskState, at: int) -> Labels:
     return claimed_with(work.state, names, work.key(task.index))
 
 
+def _kind(step: PlanStep, task: TaskState) -> Literal["work", "bid", "reconcile", "undo"]:
+    if step.undo:
+        return "undo"
+    return "reconcile" if task.index >= 0 else "bid" if step.bid else "work"
+
+
 def carried(work: Work, name: str) -> int:
     """The bytes that an attempt of task `name` would carry if it were given out now. Raises BadExpression."""
     task, now = work.state.tasks[name], work.state.version
@@ -75,6 +83,8 @@ def carried_at_most(step: PlanStep) -> int:
 
 
 def _items(work: Work, task: TaskState, at: int) -> tuple[Item, ...]:
+    if work.step.undo:
+        return (_undo(work),)
     return (_case(work, task),) if task.index >= 0 else work.items(work.state.steps[task.step], task.group, at)
 
 
@@ -97,6 +107,25 @@ def _case(work: Work, task: TaskState) -> Item:
     candidates, _ = voices_on(work, work.state, names, task.index)
     key = work.key(task.index)
     return Item(key, {"key": key, "values": conflicting(candidates)})
+
+
+def _undo(work: Work) -> Item:
+    """The one item of a task that undoes an effect."""
+    effect = work.state.effects[work.step.undo]
+    asked = Undo(work.step.undo, effect.round, effect.tool, effect.arguments)
+    return Item(work.key(0), msgspec.to_builtins(asked))
+
+
+def _receipts(state: State, step: PlanStep, name: str) -> tuple[Receipt, ...]:
+    """What was known of the effects of a task, and of the one that it undoes, when it was dispatched."""
+    at = state.tasks[name].read_version
+    return tuple(
+        Receipt(key, one.round, one.done, one.result)
+        for key, effect in state.effects.items()
+        if effect.task == name or key == step.undo
+        for one in effect.outcomes
+        if one.version <= at
+    )
 
 
 def reserved_for(task: TaskState) -> Limits:

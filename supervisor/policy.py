@@ -287,4 +287,5 @@ def oversized(state: State, grown: int, size: int) -> int:
     every = LOOK_EVERY if bound < STATE_LIMIT // 2 else LOOK_EVERY // 4
     due = state.version // every > (state.version - grown) // every
     exact = len(encode(state)) if due or size >= LOOK_BYTES else 0
-    return exact if exact > STATE_LIMIT else 0
+    limit = STATE_LIMIT * 5 // 4 if state.ending else STATE_LIMIT  # what is undone adds a little
+    return exact if exact > limit else 0

@@ -63,11 +63,6 @@ def may_ask_for(step: PlanStep, capability: str) -> bool:
     return capability != step.capability and (capability in granted or not granted)
 
 
-def left(state: State, grant: PlanGrant) -> Limits:
-    """What planned steps may use together."""
-    return least(rest(state), grant.budget)
-
-
 class _Judge:
     """Looks at one proposal whose form is right."""
 
@@ -210,7 +205,7 @@ class _Judge:
     def _unpaid(self) -> Iterator[str]:
         """Each step is counted once, though it may be tried again: the budget of the run holds for that, too."""
         shares = {one.id: _limits(one, self._doers[one.id].contract) for one in self._steps}
-        available = left(self._state, self._grant)
+        available = least(rest(self._state), self._grant.budget)
         for name in DIMENSIONS:
             limit, granted = getattr(available, name), getattr(self._grant.budget, name)
             wanted = {step: getattr(share, name) for step, share in shares.items()}

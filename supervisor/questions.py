@@ -5,9 +5,10 @@ Pure. How a request and its answer are bound to each other stands in `gates`.
 
 from projections.canonical import TaskState
 from schemas import events as e
+from schemas.effects import asked_about
 from schemas.inputs import Answer, Approve, Deny, Ended
 from schemas.steps import GatePlan, Voice
-from supervisor import gates
+from supervisor import gates, intents
 from supervisor.advance import answered as step_answered
 from supervisor.advance import unanswered as step_unanswered
 from supervisor.attempts import blocked, failed, give_or_wait
@@ -21,7 +22,8 @@ NO_QUESTION: tuple[e.StopCode, str] = ("INVALID_OUTPUT", "it asks nothing")
 
 
 def asked(draft: Draft, task: TaskState, end: Ended) -> None:
-    """A specialist asks people in the middle of its task, which goes on when they have answered."""
+    """A specialist asks people in the middle of its task, which goes on when they have answered; or when a receipt says
+    what it does not know of an effect."""
     question, problem = end.question, _unasked(draft, task, end)
     if question is None or problem:
         failed(draft, end.task, *(problem or NO_QUESTION), end.execution[:64], end.usage)
@@ -30,12 +32,15 @@ def asked(draft: Draft, task: TaskState, end: Ended) -> None:
         e.AttemptFailed,
         task=end.task,
         attempt=task.attempt,
-        code="NEEDS_INPUT",
+        code="EFFECT_UNKNOWN" if end.code == "EFFECT_UNKNOWN" else "NEEDS_INPUT",
         message=question.ask[:1000],
         lost=False,
         execution=end.execution[:64],
         usage=end.usage,
     )
+    if end.code == "EFFECT_UNKNOWN" and intents.is_known_by_now(draft, task, end):
+        give_or_wait(draft, end.task)
+        return
     gate = gates.open_gate(
         draft,
         f"{end.task}.{task.attempt}",
@@ -50,6 +55,8 @@ def asked(draft: Draft, task: TaskState, end: Ended) -> None:
 
 def _unasked(draft: Draft, task: TaskState, end: Ended) -> tuple[e.StopCode, str] | None:
     """Why a task may not ask."""
+    if end.code == "EFFECT_UNKNOWN" and (end.question is None or asked_about(end.question.action) is None):
+        return "INVALID_OUTPUT", "it does not say which effect it does not know of"
     if draft.state.step(task.step).bid:
         return "LOW_CONFIDENCE", "it asks a person before it bids, and a call does not wait that long"
     asked = sum(gate.task == end.task for gate in draft.state.gates.values())

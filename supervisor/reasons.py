@@ -3,7 +3,7 @@
 Pure. See schemas.plans: an open call has a step that collects bids; propose and critique has two for each round.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import get_args
 
 from projections.canonical import Missing, State
@@ -83,3 +83,17 @@ def skipped(state: State, step: PlanStep) -> str:
 def _is_round(part: PlanStep, step: PlanStep) -> bool:
     """Whether `part` is one of those of which `step` takes the accepted proposal."""
     return bool(step.value) and part.id in step.needs and part.origin in (step.id, f"{step.id}_review")
+
+
+def of_effects(state: State) -> Iterator[str]:
+    """What was undone, and what was not, in words."""
+    own = [effect for effect in state.effects.values() if not effect.undoes]
+    parts = {
+        "undone": [effect for effect in own if effect.undone],
+        "not undone": [effect for effect in own if effect.done and not effect.undone],
+        "not known to be done": [effect for effect in own if effect.unknown and not effect.undone],
+    }
+    for what, effects in parts.items():
+        if effects:
+            shown = ", ".join(f"{effect.tool} of {effect.task}" for effect in effects[:SHOWN])
+            yield f"{what}: {shown}{', …' if len(effects) > SHOWN else ''}"

@@ -314,7 +314,7 @@ class Supervisor:
                 await self._board.log.append(Append(subject, goal.data, expected=0))
             elif child and (wake := effects.wake_about_child(goal, child.state, child.h, state)):
                 await self._wake(state.run, wake)
-        if state.end:
+        if state.over:
             for run in effects.children(state):
                 child = await self._known(run)
                 if child and child.state.goal and (wake := effects.wake_for_child(state, child.state)):

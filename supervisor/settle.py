@@ -24,9 +24,9 @@ def settle(draft: Draft, name: str) -> None:
     """Decide the keys of a group when the last of its voices, task `name`, has ended. Raises BadExpression where
     another step came first, PolicyMissing."""
     task = draft.state.tasks[name]
-    if draft.state.end:
-        return
     step = draft.state.step(task.step)
+    if draft.over(step):
+        return
     if task.index >= 0:
         _reconciled(draft, step, name, task)
         return
@@ -38,7 +38,7 @@ def settle(draft: Draft, name: str) -> None:
         return
     work = draft.work(step)
     for index in group_span(state, task.group):
-        if not draft.state.end:
+        if not draft.over(step):
             _settle_key(draft, step, work, names, index)
 
 

@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.inputs import ChildEnded, Ended
 from schemas.usage import Amount, Limits, Usage, amount
 
 LATE_LIMIT = 100
 """Late inputs of an author that a run records; what is used after that is booked to nobody, unless it was awaited."""
 DIMENSIONS = ("tokens", "tool_calls", "micro_usd")
-AFTER_THE_END = (e.InputLate, e.AuthorMuted, e.RulesChanged)
+AFTER_THE_END = (e.InputLate, e.AuthorMuted, e.RulesChanged, f.EffectIntended, f.EffectReceipt)
 
 EndOfAttempt = e.AttemptFailed | e.AttemptStale | e.TaskEnded
 

@@ -95,7 +95,8 @@ class Published:
 @dataclass(frozen=True)
 class Person:
     """Somebody who answers every gate within `after_s` seconds, or with "nothing" none. `value` is the answer where one
-    is asked for. `mistaken`: how often an answer first cites another digest."""
+    is asked for, or a function of the event that asks, as JSON. `mistaken`: how often an answer first cites another
+    digest."""
 
     name: str = "bob"
     says: Literal["approve", "deny", "nothing"] = "approve"

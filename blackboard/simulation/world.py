@@ -274,4 +274,5 @@ class World:
         elif event.get("schema") is None:
             await self._again(lambda: client.approve(run, gate, digest))
         else:
-            await self._again(lambda: client.answer(run, gate, digest, person.value))
+            value = person.value(event) if callable(person.value) else person.value
+            await self._again(lambda: client.answer(run, gate, digest, value))

@@ -18,12 +18,12 @@ from schemas.tasks import Item, Task
 from specialists.licences.team import PLAYBOOK, SPECIALISTS
 from specialists.worker import Timing, Worker
 from tests.end_to_end.environments import make_environment
-from tests.histories import coordinated
+from tests.histories import coordinated, effectful
 from tests.histories.recording import SOON_S, TOPOLOGIES, Recording, topology, value_of
 from tests.supervisor.scenario import Said, cancel, ended, goal, offer, step, teach
 from tests.supervisor.table import Stop
 
-__all__ = ["TOPOLOGIES", "coordinated", "path_of"]
+__all__ = ["TOPOLOGIES", "coordinated", "effectful", "path_of"]
 
 HERE = Path(__file__).parent
 

@@ -16,7 +16,8 @@ from schemas.inputs import Ended, read_input
 from schemas.subjects import Subjects
 from schemas.tasks import Item, Task
 from specialists.specialist import Context, Specialist, Stop, specialist
-from specialists.worker import Timing, Worker, WorkerEvent
+from specialists.worker import Timing, Worker
+from specialists.worker_events import WorkerEvent
 
 NAME = "worker"
 ACK_WAIT_S = 0.6

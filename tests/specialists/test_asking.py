@@ -14,7 +14,7 @@ from specialists.context import LocalContext
 from specialists.signature import BadSpecialist
 from specialists.specialist import Context, NeedsInput, Stop
 from specialists.stop import MESSAGE_CHARACTERS
-from specialists.worker import Finished
+from specialists.worker_events import Finished
 from tests.specialists.bench import Bench, Word, named
 
 COUNT = {"type": "integer", "minimum": 1}

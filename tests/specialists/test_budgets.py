@@ -21,7 +21,7 @@ from specialists.context import LocalContext
 from specialists.ledger import Ledger
 from specialists.signature import BadSpecialist
 from specialists.specialist import Budget, Context, Specialist, Stop, specialist, tool
-from specialists.worker import Finished
+from specialists.worker_events import Finished
 from tests.specialists.bench import PATIENCE_S, Bench, Word, named
 
 # --- money ------------------------------------------------------------------------------------------------------------

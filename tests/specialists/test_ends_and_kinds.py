@@ -16,7 +16,7 @@ from schemas.validation import violation
 from specialists.context import LocalContext
 from specialists.signature import BadSpecialist
 from specialists.specialist import Context, HandOff, NeedsInput, Stop
-from specialists.worker import Finished
+from specialists.worker_events import Finished
 from tests.specialists.bench import Bench, Word, echo, named
 
 # --- handing on -------------------------------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ async def test_hand_off_comes_out_of_a_task_group(bench: Bench) -> None:
 
 
 def test_contract_lists_all_codes_unless_it_says_otherwise() -> None:
-    assert len(named(echo).contract().stops) == 10
+    assert len(named(echo).contract().stops) == 11
     assert named(echo, stops=["LOW_CONFIDENCE"]).contract().stops == ["LOW_CONFIDENCE"]
     assert named(echo, stops=[]).contract().stops == []
 

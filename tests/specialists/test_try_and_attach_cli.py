@@ -23,6 +23,7 @@ from blackboard.client import Client
 from blackboard.queue import Entry, TaskKey
 from blackboard.server import EmbeddedServer
 from schemas.codec import encode
+from schemas.contracts import STOP_CODES
 from schemas.inputs import Ended, read_input
 from schemas.tasks import Item, Task
 from specialists import cli as commands
@@ -375,8 +376,8 @@ async def test_contract_on_the_board_shows_everything(server: EmbeddedServer, bo
         assert await worker.end(signal.SIGTERM) == 0
     contract = json.loads(shown.stdout)
     assert contract["budget"] == {"tokens": None, "tool_calls": None, "micro_usd": 500_000}
-    assert contract["tools"] == [{"tool": "pay", "scopes": [], "confirm": True, "definition": None}]
-    assert len(contract["stops"]) == 10
+    assert contract["tools"] == [{"tool": "pay", "scopes": [], "confirm": True, "definition": None, "effect": None}]
+    assert len(contract["stops"]) == len(STOP_CODES)
     assert jsonschema_rs.is_valid(message_schema("contract"), contract)
     for schema in (contract["input"], contract["output"]):
         jsonschema_rs.validator_for(schema)
@@ -412,7 +413,7 @@ async def test_detached_specialist_offers_nothing(server: EmbeddedServer, board:
 def test_attach_says_who_waits(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     from blackboard.options import BoardOptions
     from schemas.contracts import Contract
-    from specialists.worker import Offered
+    from specialists.worker_events import Offered
 
     offered = Offered(Contract(specialist="echo-cli", version=2, offers=["echoes"]), 7)
     commands._say_event(BoardOptions(), offered, {"echoes": ["run-b", "run-a"]})

@@ -11,7 +11,7 @@ from schemas.tasks import Item
 from schemas.usage import Usage
 from specialists.spans import end_of_execution
 from specialists.specialist import Context, HandOff, tool
-from specialists.worker import Finished
+from specialists.worker_events import Finished
 from tests.specialists.bench import Bench, Word, named
 from tests.telemetry.receiver import Received, Receiver
 

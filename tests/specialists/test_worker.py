@@ -16,7 +16,8 @@ from schemas.tasks import Item, ReadFact
 from schemas.usage import Usage
 from specialists.signature import BadSpecialist
 from specialists.specialist import Context, Specialist
-from specialists.worker import Begun, Finished, Offered, Timing
+from specialists.worker import Timing
+from specialists.worker_events import Begun, Finished, Offered
 from tests.specialists.bench import ACK_WAIT_S, NAME, PATIENCE_S, TIMING, Bench, Word, echo, named
 
 

@@ -11,13 +11,14 @@ from schemas import events as e
 from schemas.codec import chain_next, decode_event, decode_facts, encode, encode_facts, sha256
 from supervisor import decide as deciding
 from supervisor.compare import Divergence, Equal, NotDecidable, Verdict, compare
-from supervisor.decide import RULES
+from supervisor.decide import KNOWN_RULES, RULES
 from tests.supervisor.scenario import LOG, RUN, Said, ended, goal, offer, step, teach
 from tests.supervisor.table import board_in_memory
 
 TEAM = (offer("w", "work"), teach(step("a"), step("b", needs=["a"]), returns={"b": "facts.b"}))
 INPUTS = (*TEAM, goal(), ended("a", {"a": 1}), ended("b", {"b": 2}))
 THESE, NEXT = RULES, RULES + 1
+KNOWN = ", ".join(map(str, sorted(KNOWN_RULES)))
 
 
 async def recorded(*said: Said, rules: int | None = None) -> list[Message]:
@@ -205,7 +206,7 @@ async def test_inputs_that_no_supervisor_has_seen_yet() -> None:
 async def test_run_by_newer_rules_alone() -> None:
     messages = await recorded(*INPUTS, rules=NEXT)
     verdict = only(compare(LOG, messages))
-    assert verdict == NotDecidable(RUN, 1, f"rules {NEXT} decided it, and this release knows {THESE}")
+    assert verdict == NotDecidable(RUN, 1, f"rules {NEXT} decided it, and this release knows {KNOWN}")
     verdict = only(compare(LOG, messages, known={THESE, NEXT}))
     assert isinstance(verdict, Equal)
     assert verdict.rules == (NEXT,)
@@ -230,7 +231,7 @@ async def test_run_that_newer_rules_took_over() -> None:
     }
     verdicts = compare(LOG, messages)
     assert isinstance(verdicts["r2"], Equal)
-    assert verdicts[RUN] == NotDecidable(RUN, 5, f"rules {NEXT} decided it, and this release knows {THESE}")
+    assert verdicts[RUN] == NotDecidable(RUN, 5, f"rules {NEXT} decided it, and this release knows {KNOWN}")
 
 
 async def test_later_release_decides_what_an_earlier_one_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from schemas.codec import decode_event, decode_facts
 from schemas.subjects import BOARD_RUN
 from schemas.tasks import Item, Task
 from supervisor.compare import Equal, NotDecidable, compare
-from supervisor.decide import RULES
+from supervisor.decide import KNOWN_RULES, RULES
 from tests.supervisor.scenario import Said, offer, step, teach
 from tests.supervisor.table import Table, board_in_memory
 
@@ -34,6 +34,7 @@ TEAM: tuple[Said, ...] = (
 )
 RUNS = 12
 OLDER, NEWER = RULES, RULES + 1
+KNOWN = ", ".join(map(str, sorted(KNOWN_RULES)))
 BOTH, BOTH_IN_TURN = {OLDER, NEWER}, (OLDER, NEWER)
 
 
@@ -147,7 +148,7 @@ async def test_release_that_knows_only_the_older_rules_says_so_of_each_run() -> 
             verdict = verdicts[run]
             if NEWER in versions:
                 assert isinstance(verdict, NotDecidable)
-                assert verdict.reason == f"rules {NEWER} decided it, and this release knows {OLDER}"
+                assert verdict.reason == f"rules {NEWER} decided it, and this release knows {KNOWN}"
                 assert verdict.version == await changed_at(table, run)
             else:
                 assert isinstance(verdict, Equal)
