@@ -35,6 +35,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
     "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
+    "a2a": ("projections.cli_a2a:a2a", "Serve the board to other agents over A2A."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }

@@ -25,6 +25,7 @@ async def _serve(options: BoardOptions, port: int | None, person: str) -> None:
     from blackboard.client import BadInput
 
     try:
+        from projections.loopback import listening
         from projections.mcp_server import BoardTools, make_server, serve_http, serve_stdio
     except ImportError as error:
         raise BadInput(f"this needs the MCP SDK ({error}): pip install 'blackboard[mcp]'") from None
@@ -34,8 +35,7 @@ async def _serve(options: BoardOptions, port: int | None, person: str) -> None:
         if port is None:
             await serve_stdio(server)
             return
-
-        def told(url: str) -> None:
+        with listening(port) as bound:
+            url = f"http://127.0.0.1:{bound.getsockname()[1]}/mcp"
             options.say({"event": "listening", "url": url, "as": person}, f"MCP server at {url}")
-
-        await serve_http(server, port, told)
+            await serve_http(server, bound)

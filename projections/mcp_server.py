@@ -12,7 +12,6 @@ from contextlib import aclosing, suppress
 from typing import Any, Literal
 
 import msgspec
-import uvicorn
 from mcp.server.fastmcp import Context, FastMCP
 from mcp.server.fastmcp.exceptions import ToolError
 from mcp.types import ToolAnnotations
@@ -27,6 +26,7 @@ from projections.canonical import State
 from projections.cli_events import sentence
 from projections.cli_inbox import Inbox, Reader
 from projections.live import GoalRejected, follow, follow_to
+from projections.loopback import serve
 from projections.provenance import why
 from projections.rebuild import history, rebuild
 from projections.status import NEEDS_INPUT, answered, ending, kind, may_answer, progress, status
@@ -207,12 +207,6 @@ async def serve_stdio(server: FastMCP[None]) -> None:
     await server.run_stdio_async()
 
 
-async def serve_http(server: FastMCP[None], port: int, on_url: Callable[[str], None]) -> None:
-    """On 127.0.0.1, until the process is told to end. `port` 0 is a free one."""
-    with socket.socket() as listening:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
-        listening.listen()
-        on_url(f"http://127.0.0.1:{listening.getsockname()[1]}/mcp")
-        config = uvicorn.Config(server.streamable_http_app(), log_level="warning", lifespan="on")
-        await uvicorn.Server(config).serve(sockets=[listening])
+async def serve_http(server: FastMCP[None], bound: socket.socket) -> None:
+    """Until the process is told to end."""
+    await serve(server.streamable_http_app(), bound)

@@ -89,6 +89,7 @@ async def retriever(search: Search, context: WorkContext) -> Passages:
         raise Stop("INVALID_INPUT", str(why)) from None
     except NotAllowed as why:
         raise Stop("POLICY_BLOCKED", str(why)) from None
+    context.outside("documents")
     names = sorted(name for passed in found.passed.values() for name in passed)
     return Passages(
         folder=search.path,

@@ -66,9 +66,9 @@ def test_claim_that_lost_taints_too_as_expressions_see_it() -> None:
         step("b", needs=["a"], input={"a": "claims.a"}),
     )
     scenario = given(offer("w", "work"), offer("v", "work"), plan, goal())
-    scenario.say(ended("a-1", {"a": 1}, by="w"), tainted("a-0", {"a": 2}, *WEB, by="v"))
-    assert (scenario.state.facts["a"].value, scenario.state.facts["a"].taint) == (1, WEB)
-    assert list(taints(scenario).values()) == [WEB]
+    scenario.say(tainted("a-1", {"a": 1}, *MCP, by="w"), tainted("a-0", {"a": 2}, *WEB, by="v"))
+    assert (scenario.state.facts["a"].value, scenario.state.facts["a"].taint) == (1, joined(MCP, WEB))
+    assert list(taints(scenario).values()) == [joined(MCP, WEB)]
 
 
 def test_who_reconciles_begins_with_the_labels_of_the_claims_and_what_it_decides_keeps_them() -> None:

@@ -37,6 +37,8 @@ OWNERS = {
     "opentelemetry": ("blackboard/telemetry.py",),
     "openai": ("specialists/llm.py",),
     "mcp": ("specialists/mcp_session.py", "projections/mcp_server.py"),
+    "a2a": ("projections/a2a_server.py",),
+    "uvicorn": ("projections/loopback.py",),
     "eventsourcing": ("projections/*",),
     "click": TERMINAL,
     "rich": TERMINAL,
