@@ -28,6 +28,7 @@ from specialists.research.documents import NotAllowed, NothingToRead
 from specialists.research.drafting import draft, judged
 from specialists.research.extraction import extract
 from specialists.research.report import Hidden, Report, assembled, kept
+from specialists.research.scenarios import SCENARIOS
 from specialists.research.support import reviewed
 from specialists.safety import Safety, safety
 from specialists.specialist import Specialist, Stop, Team, specialist
@@ -272,4 +273,4 @@ PLAYBOOK = Playbook(
 )
 
 SPECIALISTS: list[Specialist] = [retriever, reasoner, critic, safety, reporter]
-TEAM = Team(PLAYBOOK, SPECIALISTS)
+TEAM = Team(PLAYBOOK, SPECIALISTS, SCENARIOS)
