@@ -21,8 +21,8 @@ from blackboard.options import BoardOptions, board_options
 def up(teams: tuple[str, ...], directory: str, options: BoardOptions) -> None:
     """Start a server, a supervisor and one worker process for each of TEAMS, and keep them running.
 
-    TEAMS are names of reference teams (licences), ./file.py or package.module:name. With --nats, that server is used
-    and none is started. Ctrl-C stops all of it in order; what lies in the directory stays.
+    TEAMS are names of reference teams (licences, research), ./file.py or package.module:name. With --nats, that server
+    is used and none is started. Ctrl-C stops all of it in order; what lies in the directory stays.
     """
     if not options.run(_up(options, teams, Path(directory))):
         sys.exit(1)

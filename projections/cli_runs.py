@@ -13,6 +13,8 @@ from schemas.subjects import BOARD_RUN
 
 LONG = 5_000
 """Messages behind from which on catching up shows that it goes on."""
+REASON_SHOWN = 60
+"""Characters of why a run ended."""
 
 
 async def list_runs(options: BoardOptions) -> None:
@@ -72,7 +74,12 @@ def _print(rows: list[RunRow]) -> None:
             when(row.opened_ms),
             lasting(row.ended_ms - row.opened_ms) if row.ended_ms else "",
             *(said for heading, said in zip(headings, counts, strict=True) if not unused.get(heading)),
-            clean(row.waiting_for or row.reason),
+            _short(clean(row.waiting_for or row.reason)),
             style="bold yellow" if row.phase == NEEDS_INPUT else "",
         )
     console().print(table)
+
+
+def _short(reason: str) -> str:
+    """A longer one would take the room of the other columns; `show` has the whole."""
+    return reason if len(reason) <= REASON_SHOWN else f"{reason[: REASON_SHOWN - 1]}…"

@@ -33,8 +33,8 @@ def attach(targets: tuple[str, ...], concurrency: int | None, drain_s: float, mo
     """Run specialists on the board until Ctrl-C. Tasks in work then have --drain seconds to end; what is left of them
     goes to other workers.
 
-    TARGET is ./file.py:name, package.module:name or the name of a reference team (licences). Without :name it is the
-    team of that module, else all of its specialists. A team brings its playbook along.
+    TARGET is ./file.py:name, package.module:name or the name of a reference team (licences, research). Without :name it
+    is the team of that module, else all of its specialists. A team brings its playbook along.
     """
     from specialists.loading import LoadError, load
 

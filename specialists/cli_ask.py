@@ -80,11 +80,11 @@ def ask(
         if limits["deadline"] is not None:
             read_duration(limits["deadline"])
         environment = _environment(model, no_model, safety)
-        goal = {"question": question, "path": _folder(docs, elsewhere=bool(options.nats)), "safety": safety}
+        goal = {"question": question, "path": _folder(docs, elsewhere=_named(options)), "safety": safety}
         if not question.strip():
             raise BadInput('the question is empty; write it in quotes: blackboard ask "how does ...?"')
-        with _board(options, directory, environment) as board:
-            sys.exit(_answered(board, goal, docs, own=board is not options, **limits))
+        with _board(options, directory, environment) as (board, own):
+            sys.exit(_answered(board, goal, docs, own=own, **limits))
     except (BadInput, BadModels) as error:
         options.fail(error)
     except KeyboardInterrupt:
@@ -129,16 +129,21 @@ def _environment(model: str | None, no_model: bool, safety: str) -> dict[str, st
     return {**os.environ, **shown, "BLACKBOARD_FILTER": "redact" if safety == "redact" else "off"}
 
 
+def _named(options: BoardOptions) -> bool:
+    """Whether the server was named: its workers may run on another machine."""
+    return bool(options.nats or os.environ.get("BLACKBOARD_NATS"))
+
+
 # --- a board ----------------------------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
-def _board(options: BoardOptions, directory: str, environment: dict[str, str]) -> Iterator[BoardOptions]:
-    """A board with the team on it: the one that was named, one that runs here, or one of our own."""
+def _board(options: BoardOptions, directory: str, environment: dict[str, str]) -> Iterator[tuple[BoardOptions, bool]]:
+    """A board with the team on it: the one that was named, one that runs here, or one of our own; and whether it is."""
     from blackboard.server import ServerError, find_url
 
-    if options.nats or os.environ.get("BLACKBOARD_NATS"):
-        yield options
+    if _named(options):
+        yield options, False
         return
     try:
         url = find_url()
@@ -147,7 +152,7 @@ def _board(options: BoardOptions, directory: str, environment: dict[str, str]) -
     common = ["--board", options.board or "main", "--json"]
     command = ["attach", TEAM, "--nats", url] if url else ["up", TEAM, "--dir", directory]
     with _running([*BLACKBOARD, *command, *common], environment) as said:
-        yield dataclasses.replace(options, nats=_attached(said, url))
+        yield dataclasses.replace(options, nats=_attached(said, url)), not url
 
 
 @contextlib.contextmanager
@@ -239,10 +244,11 @@ def _answered(
     if isinstance(result, dict):
         _show(result, docs)
     else:
-        said = "; ".join(last.get("waits") or []) or f"{last.get('code', '')} {last.get('reason', '')}".strip()
-        click.echo(f"blackboard: {_clean(str(last.get('end') or 'no answer yet'))}: {_clean(said)}", err=True)
+        ended = dict.fromkeys(filter(None, [last.get("end") or "no answer yet", last.get("code")]))
+        said = "; ".join(last.get("waits") or []) or last.get("reason") or ""
+        click.echo(_clean(f"blackboard: {': '.join(ended)}: {said}"), err=True)
     first = "`blackboard up` and then " if own else ""
-    click.echo(f"run {run}: {first}`blackboard why {run} answer` explains it", err=True)
+    click.echo(f"run {run}: {first}`blackboard show {run}` tells how it came about", err=True)
     return code
 
 

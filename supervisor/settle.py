@@ -80,7 +80,7 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
     if taken and merged.conflict and step.merge.policy == "reconcile":
         _reconcile(draft, step, key, index, merged, declined)
     elif taken and step.plans and merged.winner:
-        _plan(draft, step, key, merged.winner, declined)
+        _plan(draft, step, work, key, merged.winner)
     elif taken and merged.found:
         winner = merged.winner
         task, by = (winner.task, winner.by) if winner else ("", "")
@@ -92,13 +92,15 @@ def _settle_key(draft: Draft, step: PlanStep, work: Work, names: list[str], inde
         _lack(draft, step, key, merged, refusing, declined)
 
 
-def _plan(draft: Draft, step: PlanStep, key: str, said: Candidate, declined: tuple[e.Declined, ...]) -> None:
-    """A plan that was proposed is committed, with its steps, or refused, and asked for again with the reasons."""
+def _plan(draft: Draft, step: PlanStep, work: Work, key: str, said: Candidate) -> None:
+    """A plan that was proposed is committed, with its steps, or refused, and asked for again with the reasons. Only one
+    voice is asked, so nobody declined."""
     assert step.plans is not None
     planned = judged(draft, step, said.value)
     if isinstance(planned, tuple):
-        taint = claimed_with(draft.state, [said.task], key)
-        commit(draft, step, key, Value(said.value, step.merge, said.task, said.by, declined=declined, taint=taint))
+        stale, taint = _stale(draft, step, work, [said]), claimed_with(draft.state, [said.task], key)
+        value = Value(said.value, step.merge, said.task, said.by, stale=stale, taint=taint)
+        commit(draft, step, key, value)
         extend(draft, step, said.task, said.by, planned)
         return
     task = draft.state.tasks[said.task]
@@ -119,7 +121,7 @@ def _plan(draft: Draft, step: PlanStep, key: str, said: Candidate, declined: tup
         return
     reason = f"{number} plans were refused, the last because {'; '.join(planned)}"[:1000]
     losers = (e.Loser(said.task, said.by, said.value, f"refused: {'; '.join(planned)}"[:1000]),)
-    lack(draft, step, key, "INVALID_OUTPUT", reason, losers, declined)
+    lack(draft, step, key, "INVALID_OUTPUT", reason, losers)
 
 
 def _lack(

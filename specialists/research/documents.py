@@ -18,6 +18,8 @@ import charset_normalizer
 import pypdf
 from pathspec import GitIgnoreSpec
 
+ALLOWED = "BLACKBOARD_DOCS"
+"""Environment variable: the folders that may be read, as in PATH; unset or empty: all."""
 FILES_LIMIT = 20_000
 FILE_BYTES, PDF_BYTES, TOTAL_BYTES = 4 << 20, 64 << 20, 512 << 20
 """Of one file, of one PDF, and of all files together."""
@@ -36,6 +38,10 @@ class NothingToRead(Exception):
 
 class Unread(Exception):
     """A file is passed over; the text is the reason, a few words that others may have too."""
+
+
+class NotAllowed(Exception):
+    """A folder may not be read here."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ class Listing:
 
 
 def listing(folder: str) -> Listing:
-    """What is in a folder. Raises NothingToRead where there is no such folder, or it cannot be listed."""
+    """What is in a folder. Raises NothingToRead where there is no such folder, or it cannot be listed; NotAllowed."""
     root, name = Path(folder).expanduser(), folder if folder.isprintable() else ascii(folder)
     try:
         if not root.exists():
@@ -72,6 +78,9 @@ def listing(folder: str) -> Listing:
     except (OSError, ValueError) as error:
         raise NothingToRead(f"the folder {name} cannot be read: {_reason(error)}") from None
     root = root.resolve()
+    allowed = [Path(one).resolve() for one in os.environ.get(ALLOWED, "").split(os.pathsep) if one]
+    if allowed and not any(root.is_relative_to(one) for one in allowed):
+        raise NotAllowed(f"the folder {name} is not among those that may be read here ({ALLOWED})")
     found = Listing(root)
     total = 0
     for path in _walk(root, found):

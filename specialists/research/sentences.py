@@ -27,12 +27,12 @@ class Said(NamedTuple):
 
 def sentences(passage: str) -> Iterator[Said]:
     """Sentences, items of lists, rows of tables and lines of code; no headings."""
-    for block in _blocks(passage):
+    for block, is_code in _blocks(passage):
         start = 0
-        for end in [*_ends(block), len(block)]:
+        for end in [*(() if is_code else _ends(block)), len(block)]:
             quote = block[start:end].strip()
             start = end
-            text = plain(quote)
+            text = " ".join(quote.split()) if is_code else plain(quote)
             if text and len(text) <= LONGEST and re.search(r"\w", text):
                 yield Said(quote, text)
 
@@ -52,8 +52,8 @@ def _ends(block: str) -> Iterator[int]:
             yield match.end()
 
 
-def _blocks(passage: str) -> Iterator[str]:
-    """Runs of lines that belong together, each a part of the passage."""
+def _blocks(passage: str) -> Iterator[tuple[str, bool]]:
+    """Runs of lines that belong together, each a part of the passage, and whether it is code."""
     lines = passage.split("\n")
     code, held = False, list[str]()
     for line in lines:
@@ -63,7 +63,7 @@ def _blocks(passage: str) -> Iterator[str]:
         elif code or line.lstrip().startswith("|"):
             yield from _let_go(held)
             if line.strip() and not _RULE.fullmatch(line):
-                yield line
+                yield line, code
         elif not line.strip() or line.lstrip().startswith("#") or _RULE.fullmatch(line):
             yield from _let_go(held)
         else:
@@ -73,7 +73,7 @@ def _blocks(passage: str) -> Iterator[str]:
     yield from _let_go(held)
 
 
-def _let_go(held: list[str]) -> Iterator[str]:
+def _let_go(held: list[str]) -> Iterator[tuple[str, bool]]:
     if held:
-        yield "\n".join(held)
+        yield "\n".join(held), False
         held.clear()

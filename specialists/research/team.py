@@ -24,7 +24,7 @@ from specialists.research.answers import (
     Review,
     Sentence,
 )
-from specialists.research.documents import NothingToRead
+from specialists.research.documents import NotAllowed, NothingToRead
 from specialists.research.drafting import draft, judged
 from specialists.research.extraction import extract
 from specialists.research.report import Hidden, Report, assembled, kept
@@ -80,13 +80,16 @@ class Materials(Closed):
     show: Literal["redact", "report", "refuse"] | None = None
 
 
-@specialist("retriever", offers="document-retrieval", deadline_s=600, stops=["TOOL_DOWN"])
+@specialist("retriever", offers="document-retrieval", deadline_s=600, stops=["TOOL_DOWN", "POLICY_BLOCKED"])
 async def retriever(search: Search, context: WorkContext) -> Passages:
     """Finds the passages of a folder that speak of a question."""
+    context.outside("documents")  # whoever wrote them may have written orders to models
     try:
         found = await context.in_thread(index.search, search.path, search.question, RETRIEVED)
     except NothingToRead as why:
         raise Stop("INVALID_INPUT", str(why)) from None
+    except NotAllowed as why:
+        raise Stop("POLICY_BLOCKED", str(why)) from None
     names = sorted(name for passed in found.passed.values() for name in passed)
     return Passages(
         folder=search.path,

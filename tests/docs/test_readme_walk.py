@@ -29,7 +29,7 @@ def environment(checkout: Path) -> dict[str, str]:
     path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
     installed = str(checkout / ".installed")
     packages = {"PYTHONPATH": f"{checkout}{os.pathsep}{installed}", "PIP_TARGET": installed}
-    return kept | {"PATH": path, "COLUMNS": "200", **packages}
+    return kept | {"PATH": path, "COLUMNS": "200", "XDG_CACHE_HOME": str(checkout / ".cache"), **packages}
 
 
 @pytest.mark.timeout(300)

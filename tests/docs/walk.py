@@ -30,7 +30,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 ROOT = Path(__file__).parents[2]
-DOCUMENTS = ("README.md", "docs/attach.md", "docs/merging.md", "docs/topologies.md")
+DOCUMENTS = ("README.md", "docs/attach.md", "docs/merging.md", "docs/research.md", "docs/topologies.md")
 COMMANDS = ("", "sh")
 """How the fences of command blocks are marked."""
 NOT_COMMANDS = ("json", "mermaid", "python", "text", "toml", "yaml")

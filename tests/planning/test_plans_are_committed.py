@@ -217,3 +217,16 @@ def test_steps_that_cannot_plan(fields: dict[str, Any], problem: str) -> None:
     refused = read_playbook(said.data, "t")
     assert isinstance(refused, str)
     assert problem in refused
+
+
+def test_a_plan_that_rests_on_older_facts_says_so() -> None:
+    steps = [
+        step("a"),
+        step("plan", "plan", needs=["a"], reads=["a"], stale="mark", plans={}),
+        step("r", "other", needs=["a"], fact="a", replaces=True),
+    ]
+    scenario = planning(offer("v", "other")).say(teach(*steps, team="u"), goal({}, team="u", run="r2"))
+    scenario.say(ended("a", {"a": 1}, run="r2"), ended("r", {"a": 2}, by="v", run="r2"))
+    scenario.say(says(TWO)._replace(run="r2"))
+    assert scenario.of("r2").facts["plan"].stale == ("a",)
+    assert "plan_a" in scenario.of("r2").steps

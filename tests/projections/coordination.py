@@ -8,6 +8,7 @@ from blackboard.client import Client
 from projections.live import follow
 from schemas.tasks import Task
 from schemas.usage import Usage
+from tests.planning.proposing import proposed
 from tests.projections.scripted import Scripted, at_work, done
 
 ODD = "\x1b[31mred"
@@ -56,7 +57,16 @@ def greedy(task: Task) -> list[dict[str, Any]]:
     return [done(task, "all", usage=Usage(input_tokens=90, output_tokens=60, micro_usd=1_500_000))]
 
 
+def thinker(task: Task) -> list[dict[str, Any]]:
+    """Its first plan asks for what nobody offers; whether the next one does, the goal says."""
+    input = task.items[0].input
+    steps = [proposed("carry", "haul"), proposed("count", "count", missing="allow")]
+    refused = not input["planning"]["refused"] or input["stubborn"]
+    return [done(task, {"steps": [proposed("fly", "fly")] if refused else steps})]
+
+
 SPECIALISTS = {
+    "thinker": Scripted(thinker, {"offers": ["think"]}),
     "cheap": Scripted(cheap, {"offers": ["dig"], "authority": "propose"}),
     "dear": Scripted(dear, {"offers": ["dig"]}),
     "unable": Scripted(unable, {"offers": ["dig"]}),
@@ -119,6 +129,13 @@ TEAMS: list[dict[str, Any]] = [
         "replans": [{"step": "carry", "steps": [{"id": "haul", "capability": "haul"}]}],
         "returns": {"haul": "facts.haul"},
     },
+    {
+        "team": "planned",
+        "steps": [
+            {"id": "plan", "capability": "think", "plans": {"proposals": 2}, "input": {"stubborn": "input.stubborn"}},
+        ],
+        "returns": {"all": "facts.plan_facts"},
+    },
     {"team": "later", "steps": [{"id": "reach", "capability": "reach"}]},
     {"team": "eaten", "budget": {"tokens": 120}, "steps": [{"id": "eat", "capability": "eat"}]},
     {
@@ -133,15 +150,16 @@ TEAMS: list[dict[str, Any]] = [
     },
 ]
 
-RUNS = ("called", "argued", "corrected", "repaired", "later", "eaten", "crowded", "asked", "said")
+RUNS = ("called", "argued", "corrected", "repaired", "later", "eaten", "crowded", "asked", "said", "planned", "refused")
 
 
 async def populate(board: Board) -> None:
     """A run of each team under its name, brought to its end, or to where it waits; `said` is answered."""
     async with at_work(board, SPECIALISTS, TEAMS) as client:
         for run in RUNS:
-            await client.publish("asked" if run == "said" else run, {}, run)
-        for run in ("called", "argued", "corrected", "repaired", "eaten"):
+            team = {"said": "asked", "refused": "planned"}.get(run, run)
+            await client.publish(team, {"stubborn": run == "refused"}, run)
+        for run in ("called", "argued", "corrected", "repaired", "eaten", "planned", "refused"):
             await _until(board, run, lambda state: state.end)
         await _until(board, "later", lambda state: "retry.reach" in state.timers)
         await _until(board, "crowded", lambda state: state.in_flight and len(state.tasks) > 1)

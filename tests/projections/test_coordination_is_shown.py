@@ -88,6 +88,19 @@ def test_breaker_and_revision(told: Told) -> None:
     assert (revision["number"], revision["instead_of"], revision["steps"]) == (1, "carry", ["haul"])
 
 
+def test_plans_that_were_refused_and_committed(told: Told) -> None:
+    out = told("show", "planned").out
+    refused = "plan 1 of plan was refused: step 'fly': nobody offers 'fly'"
+    assert f"\n{refused}; thinker is asked for another (event " in out
+    assert re.search(r"\nstep plan was planned by thinker: plan_carry, plan_count \(event \d+\)\n", out)
+    first, second = told("show", "planned", "--json").record["plans"]
+    assert (first["refused"], first["steps"]) == (["step 'fly': nobody offers 'fly'"], [])
+    assert (second["by"], second["refused"], second["steps"]) == ("thinker", [], ["plan_carry", "plan_count"])
+    out = told("show", "refused").out
+    assert "\nbecause: PLAN_REFUSED no value for plan: 2 plans were refused, the last because step 'fly'" in out
+    assert "plan 2 of plan was refused: step 'fly': nobody offers 'fly'; no other is asked for (event " in out
+
+
 def test_stale_fact(told: Told) -> None:
     assert "stale report: rests on older values of input\n" in told("show", "corrected").out
     assert told("show", "corrected", "--json").record["stale"] == {"report": ["input"]}
@@ -174,6 +187,21 @@ def test_value_that_nobody_claimed(told: Told) -> None:
     assert record["answer"]["said"]["seq"] == signal["seq"]
 
 
+def test_plan_and_what_was_refused_before_it(told: Told) -> None:
+    out = told("why", "planned", "plan").out
+    assert re.search(
+        r"\n    before, attempt 1 of thinker, at event \d+: the plan .*fly.* was refused: step 'fly': nobody offers",
+        out,
+    )
+    (before,) = told("why", "planned", "plan", "--json").record["winner"]["before"]
+    assert before["refused"] == ["step 'fly': nobody offers 'fly'"]
+    assert before["value"]["steps"][0]["id"] == "fly"
+    out = told("why", "refused", "plan").out
+    assert out.startswith("plan has no value: INVALID_OUTPUT 2 plans were refused, the last because step 'fly'")
+    assert re.search(r"\n  lost thinker, task plan attempt 2: .*: refused: step 'fly': nobody offers 'fly'\n", out)
+    assert told("why", "planned", "plan_facts.carry", "--json").record["step"] == "plan_carry"
+
+
 def test_missing_key_and_all_that_was_tried(told: Told) -> None:
     out = told("why", "repaired", "carry").out
     assert out.count("INTERNAL: \\x1b[31mred\n") == 2
@@ -192,6 +220,8 @@ def test_missing_key_and_all_that_was_tried(told: Told) -> None:
         ("corrected", "report rests on older values of input"),
         ("repaired", "clumsy is given nothing more: it failed 2 times in a row, last with INTERNAL"),
         ("repaired", "step carry was replaced by haul because no value for carry: clumsy: "),
+        ("planned", "plan 1 of plan was refused: step 'fly': nobody offers 'fly'; thinker is asked for another"),
+        ("planned", "step plan was planned by thinker: plan_carry, plan_count"),
         ("said", 'gate say: answered by bob: "\\u001b[31mred"'),
     ],
 )
@@ -206,6 +236,9 @@ def test_tail_is_short_and_readable(told: Told) -> None:
     out = told("tail").out
     for words in (
         "conflict_found sum for judge",
+        "plan_asked plan of ",
+        "plan_refused plan 1 of thinker",
+        "plan_extended plan 1 by thinker: plan_carry, plan_count",
         "task_delayed sum-2 when there is room",
         "task_delayed reach after ",
         "attempt_failed dig HANDED_OFF to dear",

@@ -98,11 +98,12 @@ def test_a_sentence_is_a_part_of_its_passage(lines: list[str]) -> None:
 
 def test_sentences_are_told_apart() -> None:
     passage = "# Top\nIt lasts 3.5 days, e.g. from Monday on. Then *it* [ends](x.md)! Does it?\n"
-    passage += "- an `item`\n| a | **b** |\n|---|---|"
+    passage += "- an `item`\n| a | **b** |\n|---|---|\n```\ncall(*all). More\n```"
     assert [one.text for one in sentences(passage)] == [
         "It lasts 3.5 days, e.g. from Monday on.",
         "Then it ends!",
         "Does it?",
         "an item",
         "a | b",
+        "call(*all). More",
     ]

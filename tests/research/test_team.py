@@ -94,6 +94,11 @@ async def test_where_the_documents_say_nothing_it_is_done_with_an_empty_answer(f
     assert "The documents say nothing about this." in result["markdown"]
 
 
+async def test_what_documents_say_is_content_from_outside_to_the_end(folder: Folder) -> None:
+    state = await run_of(folder(DOCS))
+    assert {key: fact.taint for key, fact in state.facts.items()} == dict.fromkeys(state.facts, ("documents",))
+
+
 @pytest.mark.parametrize(
     ("files", "reason"),
     [({}, "there is nothing to read in"), ({"a.bin": b"\0"}, "passed over: 1 binary"), (None, "there is no folder")],
@@ -104,6 +109,17 @@ async def test_a_folder_without_documents_ends_the_run_with_a_sentence(
     state = await run_of(Path("/nowhere/at/all") if files is None else folder(files))
     assert (state.end, state.code) == ("FAILED", "INVALID_INPUT")
     assert reason in state.reason
+
+
+async def test_only_folders_that_may_be_read_are(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, other = folder(DOCS), folder(DOCS, "other")
+    (root / "way-out").symlink_to(other)
+    monkeypatch.setenv("BLACKBOARD_DOCS", f"/nowhere:{root}")
+    assert (await run_of(root)).end == "DONE"
+    for forbidden in (other, root / "way-out", root / ".." / "other", root.parent):
+        state = await run_of(forbidden)
+        assert (state.end, state.code) == ("POLICY_BLOCKED", "POLICY_BLOCKED"), forbidden
+        assert "is not among those that may be read here (BLACKBOARD_DOCS)" in state.reason
 
 
 async def test_a_passage_that_is_too_long_for_a_fact_is_a_blob(folder: Folder) -> None:
