@@ -84,6 +84,7 @@ class Materials(Closed):
 @specialist("retriever", offers="document-retrieval", deadline_s=600, stops=["TOOL_DOWN", "POLICY_BLOCKED"])
 async def retriever(search: Search, context: WorkContext) -> Passages:
     """Finds the passages of a folder that speak of a question."""
+    context.outside("documents")  # whoever wrote them may have written orders to models
     try:
         found = await context.in_thread(index.search, search.path, search.question, RETRIEVED)
     except NothingToRead as why:
