@@ -349,12 +349,10 @@ class Worker:
     async def _store(self, job: Job, ended: Ended) -> Ended | None:
         """Append the end, the same bytes again until the log has them; what is stored, or None when there was no time
         or no use. A call of a tool that was interrupted goes along."""
-        observations: list[Observation] = [*job.execution.context.unrecorded, ended]
+        appends = await self._unrecorded(job)
         if self._filter:
-            observations = [await self._filter.screen(one, job.noted) for one in observations[:-1]]
             ended = await self._filter.end(ended, job.specialist, job.execution.task.kind, job.noted)
-            observations.append(ended)
-        appends = [self._append_of(job.key.specialist, job.key.run, one) for one in observations]
+        appends.append(self._append_of(job.key.specialist, job.key.run, ended))
         pauses = self._pauses()
         while True:
             try:
@@ -373,9 +371,16 @@ class Worker:
 
     async def _store_unrecorded(self, job: Job) -> None:
         """What an execution that another one takes over was about to tell; tried once."""
-        if found := job.execution.context.unrecorded:
+        if found := await self._unrecorded(job):
             with contextlib.suppress(LogError):
-                await self._board.log.append(*(self._append_of(job.key.specialist, job.key.run, one) for one in found))
+                await self._board.log.append(*found)
+
+    async def _unrecorded(self, job: Job) -> list[Append]:
+        """What was interrupted before it was told of, to be appended with what comes next."""
+        found = job.execution.context.unrecorded
+        if self._filter:
+            found = [await self._filter.screen(one, job.noted) for one in found]
+        return [self._append_of(job.key.specialist, job.key.run, one) for one in found]
 
     def _append_of(self, specialist: str, run: str, observation: Observation | EffectIntended) -> Append:
         subjects = self._board.subjects

@@ -21,7 +21,7 @@ from pathspec import GitIgnoreSpec
 ALLOWED = "BLACKBOARD_DOCS"
 """Environment variable: the folders that may be read, as in PATH; unset or empty: all."""
 FILES_LIMIT = 20_000
-FILE_BYTES, PDF_BYTES, TOTAL_BYTES = 4 << 20, 64 << 20, 512 << 20
+FILE_BYTES, PDF_BYTES, TOTAL_BYTES = 4 << 20, 64 << 20, 128 << 20
 """Of one file, of one PDF, and of all files together."""
 PDF_PAGES = 1_000
 HEAD_BYTES = 8_192

@@ -28,6 +28,7 @@ from specialists.research.documents import NotAllowed, NothingToRead
 from specialists.research.drafting import draft, judged
 from specialists.research.extraction import extract
 from specialists.research.report import Hidden, Report, assembled, kept
+from specialists.research.scenarios import SCENARIOS
 from specialists.research.support import reviewed
 from specialists.safety import Safety, safety
 from specialists.specialist import Specialist, Stop, Team, specialist
@@ -90,6 +91,7 @@ async def retriever(search: Search, context: WorkContext) -> Passages:
         raise Stop("INVALID_INPUT", str(why)) from None
     except NotAllowed as why:
         raise Stop("POLICY_BLOCKED", str(why)) from None
+    context.outside("documents")
     names = sorted(name for passed in found.passed.values() for name in passed)
     return Passages(
         folder=search.path,
@@ -272,4 +274,4 @@ PLAYBOOK = Playbook(
 )
 
 SPECIALISTS: list[Specialist] = [retriever, reasoner, critic, safety, reporter]
-TEAM = Team(PLAYBOOK, SPECIALISTS)
+TEAM = Team(PLAYBOOK, SPECIALISTS, SCENARIOS)

@@ -76,6 +76,11 @@ def checked(state: State) -> dict[str, Any]:
     return state.result
 
 
+async def test_all_that_rests_on_documents_says_so(folder: Folder) -> None:
+    state = await run_of(folder(DOCS))
+    assert {fact.taint for fact in state.facts.values()} == {("documents",)}
+
+
 async def test_without_a_model_it_answers_word_for_word_and_says_so(folder: Folder) -> None:
     result = checked(await run_of(folder(DOCS)))
     assert result["answer"] == "A lease lasts nine days. [1]"
