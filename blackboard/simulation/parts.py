@@ -108,13 +108,22 @@ class Person:
 @dataclass(frozen=True)
 class Staff:
     """A specialist with `workers` processes. `lies`: what its processes append beside the truth (see `lies`). `down`:
-    it has a contract and never takes a task."""
+    it has a contract and never takes a task. Raises ValueError for one with tools of a server: servers have no place in
+    virtual time."""
 
     specialist: SpecialistLike
     workers: int = 1
     lies: tuple[str, ...] = ()
     lie_rate: float = 0.3
     down: bool = False
+
+    def __post_init__(self) -> None:
+        tools = getattr(self.specialist, "tools", {})
+        if foreign := [name for name, tool in tools.items() if tool.foreign]:
+            raise ValueError(
+                f"tool {foreign[0]!r} of {self.specialist.name!r} is one of a server, which has no place in virtual "
+                "time: simulate the specialist with functions of these names"
+            )
 
 
 @dataclass(frozen=True)

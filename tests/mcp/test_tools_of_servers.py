@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blackboard.client import Client
+from blackboard.simulation.parts import Staff
 from schemas.contracts import Contract
 from specialists.context import LocalContext
 from specialists.mcp_tools import Allow, McpServer, mcp_server, serving
@@ -391,6 +392,11 @@ def test_names_scopes_and_approvals_stand_in_the_contract() -> None:
         named(echo, tools=[files(tools=["a.b", "a_b"])])
     with pytest.raises(BadSpecialist, match="has too long a name"):
         named(echo, tools=[files(tools=["x" * 60])])
+
+
+def test_in_virtual_time_there_are_no_servers() -> None:
+    with pytest.raises(ValueError, match="tool 'files-read' of 'worker' is one of a server, which has no place"):
+        Staff(named(echo, tools=[files()]))
 
 
 # --- an official server -----------------------------------------------------------------------------------------------
