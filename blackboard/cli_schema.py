@@ -59,7 +59,7 @@ def message_schema(name: str) -> dict[str, Any]:
     if name == "fact":
         return _fact_schema()
     kinds: dict[str, Any] = {
-        "observation": inputs.Observation,
+        "observation": inputs.Observation | inputs.EffectIntended,
         "signal": inputs.Signal,
         "wake": inputs.Wake,
         "task": tasks.Task,

@@ -6,6 +6,7 @@ from typing import Any
 
 from projections.cli_text import count, dollars, lasting, value
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.plan_events import PlanAsked, PlanExtended, PlanRefused
 from schemas.steps import PlanStep
 from schemas.usage import Limits
@@ -19,7 +20,8 @@ _ABOUT = ("key", "task", "gate", "specialist", "step", "end", "team", "author")
 
 def words(event: e.Event) -> str:
     """The type of an event, what it is about, and for some what matters most."""
-    about = next((str(value) for name in _ABOUT if (value := getattr(event, name, ""))), "")
+    names = _ABOUT[1:] if isinstance(event, f.EffectIntended | f.EffectReceipt) else _ABOUT  # their keys are digests
+    about = next((str(value) for name in names if (value := getattr(event, name, ""))), "")
     more = _MORE.get(type(event), lambda _: "")(event)
     return " ".join(filter(None, [str(type(event).__struct_config__.tag), about, more]))
 
@@ -64,6 +66,17 @@ def _newer(event: e.FactCommitted) -> str:
     return " and ".join(filter(None, [newer, stale]))
 
 
+_HOW = {"call": "", "probe": ", as the tool reads back", "person": ", as a person said"}
+
+
+def _again(event: f.EffectIntended) -> str:
+    return f", round {event.round}" if event.round > 1 else ""
+
+
+def _came_of(event: f.EffectReceipt) -> str:
+    return "was done" if event.done else "was not done"
+
+
 def _held(limits: Limits) -> str:
     amounts = {"tokens": limits.tokens, "calls of tools": limits.tool_calls}
     told = [f"{amount} {name}" for name, amount in amounts.items() if amount]
@@ -91,6 +104,9 @@ _MORE: dict[type[e.Event], Callable[[Any], str]] = {
     e.LoopFound: lambda event: f"{event.times} times",
     e.ConflictFound: lambda event: f"for {event.specialist}",
     e.FactCommitted: _newer,
+    f.EffectIntended: lambda event: f"{event.tool} of {event.specialist}{_again(event)}",
+    f.EffectReceipt: lambda event: f"{event.tool} {_came_of(event)}",
+    f.RunEnding: lambda event: event.code,
 }
 _SENTENCES: dict[type[e.Event], Callable[[Any], str]] = {
     e.PlanRevised: _revision,
@@ -114,4 +130,9 @@ _SENTENCES: dict[type[e.Event], Callable[[Any], str]] = {
         f"claims for {event.key} differ: {event.specialist} reconciles them in task {event.task}"
     ),
     e.FactCommitted: lambda event: f"{event.key} {_newer(event)}" if _newer(event) else "",
+    f.EffectIntended: lambda event: f"{event.specialist} begins {event.tool} in task {event.task}{_again(event)}",
+    f.EffectReceipt: lambda event: (
+        f"{event.tool} in task {event.task} {_came_of(event)}{_HOW[event.source]}{_colon(event.message)}"
+    ),
+    f.RunEnding: lambda event: f"the run will end {event.end} once its effects are undone{_colon(event.reason)}",
 }

@@ -21,12 +21,13 @@ from schemas.events import (
     LoopFound,
     PlanRevised,
 )
+from schemas.events_of_effects import RunEnding
 from schemas.plan_events import PlanExtended, PlanRefused
 from schemas.subjects import BOARD_RUN
 
 NAMES_SHOWN = 20
 MONEY = "micro_usd"
-_CHANGES = PlanRevised | PlanExtended | PlanRefused | BreakerOpened | LoopFound | ConflictFound
+_CHANGES = PlanRevised | PlanExtended | PlanRefused | BreakerOpened | LoopFound | ConflictFound | RunEnding
 
 
 async def show_run(options: BoardOptions, text: str) -> None:
@@ -88,6 +89,7 @@ def _print(now: dict[str, Any], state: State, events: list[Recorded]) -> None:
     _print_changes(now, events)
     click.echo()
     _print_gates(state)
+    _print_effects(now)
     _print_outcome(now)
 
 
@@ -143,6 +145,17 @@ def _print_gates(state: State) -> None:
         whom = f" for {' or '.join(gate.who)}" if gate.who and name in state.open_gates else ""
         task = f", asked by task {gate.task}" if gate.task else ""
         click.echo(clean(f"gate {name}: {answered(state, name)}{whom}{task}; digest {gate.digest}"))
+
+
+def _print_effects(now: dict[str, Any]) -> None:
+    """What was done to the world; what was done more than once stands out."""
+    for one in now["effects"]:
+        known = {None: "nobody knows whether it was done", True: "done", False: "not done"}[one["done"]]
+        times = f" {one['times']} TIMES" if one["times"] > 1 else ""
+        undone = ", undone" if one["undone"] else ""
+        undoes = ", to undo another" if one["undoes"] else ""
+        told = f"effect {one['tool']} of task {one['task']}: {known}{times}{undone}{undoes}; "
+        click.echo(clean(f"{told}{value(one['arguments'], 200)}, key {one['key']}"))
 
 
 def _print_budget(now: dict[str, Any]) -> None:

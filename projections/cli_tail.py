@@ -87,7 +87,8 @@ def _event(raw: msgspec.Raw) -> str:
 
 _TOLD = {
     "goal": ("team", "budget"),
-    "obs": ("type", "task", "attempt", "tool", "code", "to", "message"),
+    "obs": ("type", "task", "attempt", "tool", "done", "code", "to", "message"),
+    "intent": ("type", "task", "attempt", "tool", "round", "arguments"),
     "signal": ("type", "gate", "value", "reason"),
     "wake": ("type", "timer", "capability", "child", "parent", "end"),
     "contract": ("version", "offers"),

@@ -9,7 +9,7 @@ from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, dollars, value, when
-from projections.provenance import ANSWER, EXPRESSION, Attempt, Provenance, Voice, why
+from projections.provenance import ANSWER, EXPRESSION, Attempt, DoneTo, Provenance, Voice, why
 from projections.rebuild import history
 from schemas.bids import Bid
 from schemas.plans import BIDS
@@ -46,6 +46,7 @@ def _lines(found: Provenance) -> list[str]:
         else f"{found.key} = {value(found.value, LONG)}"
     ]
     lines += _decided(found)
+    lines += map(_effect, found.effects)
     if found.bids:
         lines += _bids(found.bids, found.granted)
     for other in found.others:
@@ -54,6 +55,15 @@ def _lines(found: Provenance) -> list[str]:
         lines.append(f"  {when_}, at event {other.version}: {what}")
         lines += [f"  {line}" for line in _decided(other)]
     return lines
+
+
+def _effect(one: DoneTo) -> str:
+    known = {None: "nobody knows whether it was done", True: "done", False: "not done"}[one.done]
+    how = {"probe": ", as the tool reads back", "person": ", as a person said"}.get(one.source, "")
+    undone = ", undone since" if one.undone else ""
+    return (
+        f"  effect {one.tool}({value(one.arguments, LONG)}), event {one.version}: {known}{how}{undone}; key {one.key}"
+    )
 
 
 def _decided(found: Provenance) -> list[str]:

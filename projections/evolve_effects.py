@@ -5,7 +5,7 @@ Pure. A part of `evolve`, as `evolve_tasks` is.
 
 from msgspec.structs import replace
 
-from projections.canonical import Effect, Ending, Outcome, State
+from projections.canonical import Effect, Ending, Outcome, State, Timer
 from projections.folding import Next
 from schemas import events_of_effects as f
 
@@ -38,13 +38,14 @@ def effect_receipt(state: State, event: f.EffectReceipt, new: Next) -> State:
 
 
 def run_ending(state: State, event: f.RunEnding, new: Next) -> State:
-    """Nothing is awaited any more but the ends of those attempts."""
-    waits = {f"task.{name}" for name in event.waits}
+    """Nothing is awaited any more but the ends of those attempts: by now they have begun or never will, so each has the
+    time of its work at most."""
+    timers = {f"task.{name}": Timer(state.tasks[name].work_ms, event.at, state.version + 1) for name in event.waits}
     return replace(
         state,
         **new,
         ending=Ending(event.end, event.code, event.reason, event.waits),
-        timers={name: timer for name, timer in state.timers.items() if name in waits},
+        timers=timers,
         in_flight=len(event.waits),
         ready=(),
     )

@@ -94,6 +94,19 @@ class Answered(Struct, frozen=True):
     said: e.Cause
 
 
+class DoneTo(Struct, frozen=True):
+    """What the task whose claim won did to the world: begun by event `version`; `done` is None where nobody knows."""
+
+    tool: str
+    key: str
+    arguments: Any
+    version: int
+    round: int
+    done: bool | None
+    source: str
+    undone: bool
+
+
 class Provenance(Struct, frozen=True, kw_only=True):
     """How a key was decided: by event `version` of the run, at `at` (milliseconds since 1970), because of the input
     `cause`. `code` and `message` say why a key has no value; they are empty where it has one.
@@ -101,7 +114,8 @@ class Provenance(Struct, frozen=True, kw_only=True):
     Without a `winner` a value was made of several claims, the losers, or of facts by an `expression`, or it is an
     `answer`. `stale` are keys of newer facts that the claim does not know of, `replaces` is the version of the value
     before, `taint` the labels of content from outside that the value may rest on. `bids` tells how an open call was
-    decided, and `granted` to whom; `others` are what else was decided about the key, in order.
+    decided, and `granted` to whom; `others` are what else was decided about the key, in order. `effects` are those of
+    the task whose claim won.
     """
 
     run: str
@@ -129,6 +143,7 @@ class Provenance(Struct, frozen=True, kw_only=True):
     bids: "Provenance | None" = None
     granted: str = ""
     others: "tuple[Provenance, ...]" = ()
+    effects: tuple[DoneTo, ...] = ()
 
 
 _Decision = e.FactCommitted | e.FactMissing
@@ -202,7 +217,25 @@ def why(state: State, events: Sequence[Recorded], key: str) -> Provenance:
             bids = _explained(read, item.version, item.event)
     explained = found.pop(current.version)
     granted = read.granted.get(explained.step, "") if bids else ""
-    return replace(explained, bids=bids, granted=granted, others=tuple(found.values()))
+    effects = _effects(state, explained.winner.task) if explained.winner else ()
+    return replace(explained, bids=bids, granted=granted, others=tuple(found.values()), effects=effects)
+
+
+def _effects(state: State, task: str) -> tuple[DoneTo, ...]:
+    return tuple(
+        DoneTo(
+            tool=one.tool,
+            key=key,
+            arguments=one.arguments,
+            version=one.intended,
+            round=one.round,
+            done=None if one.unknown else one.done is not None,
+            source=one.done.source if one.done else "",
+            undone=one.undone,
+        )
+        for key, one in state.effects.items()
+        if one.task == task
+    )
 
 
 def _call_of(state: State, decided: e.Event) -> PlanStep | None:

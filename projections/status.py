@@ -70,6 +70,9 @@ def waits(state: State) -> list[str]:
     """What the run waits for: people at gates, and what nobody offers, one sentence a step; empty when it has ended."""
     if state.end:
         return []
+    if state.ending:
+        asked = [_asks(state.run, name, gate) for name, gate in state.open_gates.items()]
+        return [*asked, f"the run will end {state.ending.end} once its effects are undone: {state.ending.reason}"]
     asked = [_asks(state.run, name, gate) for name, gate in state.open_gates.items()]
     waiting = [step for step in state.plan if state.steps[step.id].awaiting]
     return asked + [f"step {step.id} waits for {_whom(step, state.steps[step.id].awaiting)}" for step in waiting]
@@ -117,7 +120,7 @@ def waiting_for(state: State) -> list[str]:
 
 def awaited(state: State) -> list[str]:
     """The capabilities (or teams) that nobody offers and that steps wait for, in the order of the plan."""
-    return [] if state.end else [step.awaiting for step in state.steps.values() if step.awaiting]
+    return [] if state.over else [step.awaiting for step in state.steps.values() if step.awaiting]
 
 
 def _whom(step: PlanStep, awaiting: str) -> str:
@@ -168,7 +171,7 @@ def budget(state: State) -> dict[str, dict[str, int | None]]:
 
 def ready(state: State) -> list[str]:
     """The tasks that wait for room among those in flight, or in the budget."""
-    if state.end:
+    if state.over:
         return []
     new = [name for name, task in state.tasks.items() if task.status == "planned" and not task.attempt]
     return [*state.ready, *(name for name in new if name not in state.ready)]
@@ -254,7 +257,7 @@ def _step(step: PlanStep, state: State) -> dict[str, Any]:
         "tasks": now.tasks,
         "dispatched": now.dispatched,
         "ended": now.ended,
-        "awaits": now.awaiting if not state.end else "",
+        "awaits": now.awaiting if not state.over else "",
         "skipped": now.skipped,
     }
 
@@ -263,6 +266,7 @@ def in_flight(state: State) -> list[dict[str, Any]]:
     """The tasks that somebody has now; none once the run has ended."""
     if state.end:
         return []
+    undone = {step.id for step in state.plan if step.undo}
     return [
         {
             "task": name,
@@ -273,7 +277,29 @@ def in_flight(state: State) -> list[dict[str, Any]]:
             "child": task.child,
         }
         for name, task in state.tasks.items()
-        if task.status == "dispatched"
+        if task.status == "dispatched" and (state.ending is None or task.step in undone or name in state.ending.waits)
+    ]
+
+
+def effects(state: State) -> list[dict[str, Any]]:
+    """What the run did to the world, or was about to: each effect with how often it was begun and what is known of
+    it. `done` is None where nobody knows."""
+    return [
+        {
+            "key": key,
+            "task": effect.task,
+            "with": effect.specialist,
+            "tool": effect.tool,
+            "arguments": effect.arguments,
+            "round": effect.round,
+            "done": None if effect.unknown else effect.done is not None,
+            "times": effect.times,
+            "source": effect.done.source if effect.done else "",
+            "undo": effect.undo,
+            "undoes": effect.undoes,
+            "undone": effect.undone,
+        }
+        for key, effect in state.effects.items()
     ]
 
 
@@ -334,6 +360,7 @@ def status(folded: Folded, events: Sequence[Recorded]) -> dict[str, Any]:
         "delayed": delayed(state),
         "ready": ready(state),
         "gates": gates(state),
+        "effects": effects(state),
         "breakers": breakers(state),
         "revisions": revisions(events),
         "plans": plans(events),

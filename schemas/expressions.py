@@ -5,6 +5,7 @@ for a key: `{by, value, won}`), `missing` (keys without a value), and inside a t
 """
 
 import re
+import warnings
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +35,9 @@ def _compiled(expression: str) -> Any:
             "brackets and operators at most"
         )
     try:
-        return jmespath.compile(expression)
+        with warnings.catch_warnings():  # of a literal that is no JSON: what it means stays as it is
+            warnings.simplefilter("ignore", PendingDeprecationWarning)
+            return jmespath.compile(expression)
     except (JMESPathError, ValueError):
         raise BadExpression(f"{expression[:200]!r} is not a JMESPath expression") from None
 

@@ -174,6 +174,7 @@ def _grant(step: str, plans: Plans) -> PlanGrant:
         only=Grants(tuple(plans.tools), tuple(plans.scopes)),
         budget=plans.budget.limits(),
         gate=GatePlan(plans.gate.ask, round(plans.gate.expires_s * 1000), tuple(plans.gate.who)),
+        missing=plans.missing,
     )
 
 

@@ -145,6 +145,8 @@ class Plans(Artefact):
     capabilities: what the steps may ask for (none named: all that is offered, but for the planning one).
     authority, tools, scopes: what those who do them may have at most, `*` for any; `effect` only with a gate.
     budget: what the steps may use together, each counted once. gate: who approves those that ask for it, until when.
+    missing: `allow`, and no value of a step that is missing ends the run, whatever the plan says: a later step may plan
+      again.
     """
 
     facts: str = ""
@@ -156,6 +158,7 @@ class Plans(Artefact):
     scopes: list[str] = []
     budget: Budget = Budget()
     gate: Gate = Gate()
+    missing: Literal["plan", "allow"] = "plan"
 
     @field_validator("facts")
     @classmethod

@@ -52,6 +52,7 @@ class PlanGrant(Struct, frozen=True, omit_defaults=True):
     only: Grants = Grants()
     budget: Limits = Limits()
     gate: GatePlan = GatePlan()
+    missing: Literal["plan", "allow"] = "plan"
 
 
 class Where(Struct, frozen=True, omit_defaults=True):

@@ -1,7 +1,4 @@
-"""How an answer of a model is asked for, and how it is read.
-
-Pure.
-"""
+"""How an answer of a model is asked for, and how it is read."""
 
 import json
 from collections.abc import Sequence

@@ -8,7 +8,7 @@ stands in `NEWER`.
 import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, cast
 
 import phonenumbers
 from detect_secrets.core.plugins.util import get_mapping_from_secret_type_to_class
@@ -138,9 +138,8 @@ def _name_of(plugin: type[BasePlugin]) -> str:
 def _patterns() -> tuple[tuple[str, re.Pattern[str], Callable[[str], bool]], ...]:
     """Kind, pattern and a last check: those of detect-secrets that know the form of what they look for, and ours. The
     patterns themselves, since its detectors tell what they found and not where."""
-    every: list[type[BasePlugin]] = [
-        plugin for plugin in get_mapping_from_secret_type_to_class().values() if plugin.__name__ not in _GUESSES
-    ]
+    known = cast("dict[str, type[BasePlugin]]", get_mapping_from_secret_type_to_class())
+    every = [plugin for plugin in known.values() if plugin.__name__ not in _GUESSES]
     found = [
         (_kind_of(str(plugin.secret_type)), pattern, getattr(plugin, "is_formally_valid", bool))
         for plugin in sorted(every, key=_name_of)

@@ -18,11 +18,13 @@ from pydantic_core import to_jsonable_python
 
 from blackboard.queue import ACK_WAIT_S
 from schemas.codec import encode, unstorable
+from schemas.contracts import RETRIED
 from schemas.effects import ANSWER, ARGUMENTS_LIMIT, ROUNDS_LIMIT, effect_key, question_about
 from schemas.events_of_effects import Source
 from schemas.inputs import EffectIntended, EffectReceipt, Observation, Question
 from schemas.tasks import Answered, Receipt, Task, Undo
-from specialists.stop import EffectUnknown, NotDone, Stop, describe, exact
+from specialists.outcome import Result
+from specialists.stop import EffectUnknown, NotDone, Stop, bounded, describe, exact
 from specialists.tools import KEY, Done, Tool
 
 CLAIM_S = ACK_WAIT_S
@@ -53,19 +55,32 @@ class _Call:
 
 
 class Effects:
-    """The effects of one execution; `run` calls the function of a tool. `unknown` is the question about one of which
-    nobody knows whether it was done: the execution ends with it, whatever its specialist makes of that."""
+    """The effects of one execution; `run` calls the function of a tool."""
 
     def __init__(self, host: Host, run: Callable[[Tool, dict[str, Any]], Awaitable[Any]]) -> None:
         self._host, self._run = host, run
         self._item = ""
         self._taken: dict[str, set[int]] = {}
+        self._open: dict[str, tuple[_Call, int]] = {}
+        """Those that were begun here and of which it is not known what came of them."""
         self._begun = {one.key: one.round for one in host.task.effects if not one.done}
-        self.unknown: EffectUnknown | None = None
 
     def begin(self, item: str) -> None:
         """The calls that follow are for this item."""
         self._item, self._taken = item, {}
+
+    def unsettled(self, result: Result) -> Result:
+        """`result` itself, unless it hides that nobody knows what came of an effect: the execution then ends with that,
+        whatever its specialist has made of it. What a probe can tell is asked in another attempt."""
+        if not self._open or result.code == "EFFECT_UNKNOWN":
+            return result
+        call, round_ = next(iter(self._open.values()))
+        if call.tool.probe is None:
+            question = self._question(call, round_).question
+            return Result(code="EFFECT_UNKNOWN", message=bounded(question.ask), question=question)
+        if result.code in RETRIED:
+            return result
+        return Result(code="TIMEOUT", message=f"{call.tool.name} was cut off, and it is not known whether it was done")
 
     async def perform(self, tool: Tool, arguments: dict[str, Any]) -> Any:
         """The result of the effect, which is done now unless it was. Raises what the tool raises where it is known that
@@ -89,6 +104,10 @@ class Effects:
     async def _done_once(self, call: _Call) -> Any:
         if found := self._known(call.key):
             return found.result
+        if call.key in self._open:  # it was cut off here, and the specialist asks for it again
+            found = await self._find_out(call, self._open[call.key][1])
+            if found.done:
+                return found.result
         for round_ in range(1 + self._begun.get(call.key, 0), ROUNDS_LIMIT + 1):
             found = await self._said(call, round_)
             if found is None:
@@ -152,6 +171,7 @@ class Effects:
 
     async def _do(self, call: _Call, round_: int) -> Any:
         keyed = {KEY: call.key} if call.tool.keyed else {}
+        self._open[call.key] = call, round_
         try:
             result = as_json(await self._run(call.tool, {**call.arguments, **keyed}))
         except NotDone as error:
@@ -183,8 +203,8 @@ class Effects:
             await asyncio.sleep(call.tool.settle_s)
             found = await self._probe(call)
         if found is None:
-            self.unknown = self._question(call, round_)
-            raise self.unknown
+            self._open[call.key] = call, round_
+            raise self._question(call, round_)
         done, result = (True, as_json(found.result)) if isinstance(found, Done) else (False, None)
         await self._tell(self._receipt(call, round_, done=done, source="probe", result=result, message=message))
         return Receipt(call.key, round_, done, result)
@@ -225,6 +245,7 @@ class Effects:
 
     async def _tell(self, receipt: EffectReceipt) -> None:
         """Record it; what was interrupted goes onto the log with the end."""
+        self._open.pop(receipt.key, None)
         if not receipt.done:
             self._begun[receipt.key] = receipt.round
         try:

@@ -63,7 +63,8 @@ class Execution:
     def used_in_vain(self) -> Ended | None:
         """What is left to be said of a cancelled execution that has used something, or has effects, of which the run
         wants to know that none is under way any more. It has no other use for it."""
-        if self.interruption != "cancelled" or (self.context.usage == Usage() and not self.specialist.has_effects):
+        changes = any(tool.effect for tool in self.specialist.tools.values())
+        if self.interruption != "cancelled" or (self.context.usage == Usage() and not changes):
             return None
         return self._end(Result(code="TIMEOUT", message="cancelled"))
 
@@ -116,15 +117,10 @@ class Execution:
         return result
 
     async def _outcome(self, item: Item) -> Result:
-        """An effect of which nobody knows whether it was done is the outcome, also where the specialist caught the
-        exception that told it so."""
         self.context.effects.begin(item.key)
         kinds = {"bid": self.specialist.bid_for, "undo": self.specialist.undo}
         result = await kinds.get(self.task.kind, self.specialist.invoke)(item.input, self.context)
-        unknown = self.context.effects.unknown
-        if unknown and result.code != unknown.code:
-            result = Result(code=unknown.code, message=unknown.question.ask, question=unknown.question)
-        return result
+        return self.context.effects.unsettled(result)
 
     def _timeout(self) -> Ended:
         return self._end(Result(code="TIMEOUT", message=f"not ended within {self.task.work_ms} ms of work"))

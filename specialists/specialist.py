@@ -27,8 +27,8 @@ from specialists.budget import Budget, Usd, in_micro_usd
 from specialists.outcome import Result, bid_of, value_of
 from specialists.scenarios import Scenario
 from specialists.signature import BadSpecialist, Shape, Signature, read_shape, read_signature
-from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, Stop, bounded, describe
-from specialists.tools import Described, Function, Reply, Tool, ToolSource, tool, tools_by_name
+from specialists.stop import ENDS, WEEK_S, HandOff, NeedsInput, NotDone, Stop, bounded, describe
+from specialists.tools import Described, Done, Function, Reply, Tool, ToolSource, tool, tools_by_name
 
 if TYPE_CHECKING:
     import logging
@@ -37,9 +37,11 @@ __all__ = [
     "Bid",
     "Budget",
     "Context",
+    "Done",
     "Facts",
     "HandOff",
     "NeedsInput",
+    "NotDone",
     "Reply",
     "Result",
     "Specialist",
@@ -241,11 +243,6 @@ class Specialist:
         else:
             shape, bid = read_shape(self.bid), self.bid
         return await self._outcome(lambda: bid, shape, input, context, bid_of)
-
-    @property
-    def has_effects(self) -> bool:
-        """Whether one of its tools changes the world."""
-        return any(one.effect for one in self.tools.values())
 
     async def undo(self, input: dict[str, Any], context: Context) -> Result:
         """Undo an effect of an earlier execution, a schemas.tasks.Undo as JSON. As `invoke` otherwise."""

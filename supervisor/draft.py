@@ -86,6 +86,9 @@ class Draft:
         if end in {"DONE", "DEGRADED"}:
             self.emit(e.RunEnded, end=end, code=code, reason=reason[:1000], result=result)
         elif (waits := self._in_effect()) or any(effect.undo for effect in self.state.effects.values()):
+            for name in [name for name, task in self.state.tasks.items() if task.status == "dispatched"]:
+                if name not in waits:
+                    self.emit(e.TaskDropped, task=name, reason="the run is ending")
             self.emit(f.RunEnding, end=end, code=code, reason=reason[:1000], waits=tuple(waits))
         else:
             self.end_at_once(end, code, reason)
@@ -106,6 +109,7 @@ class Draft:
             for name, task in self.state.tasks.items()
             if task.status == "dispatched"
             and not task.child
+            and not self.state.step(task.step).bid
             and (contract := self.view.contract_at(task.contract))
             and any(tool.effect and tool.effect.undo for tool in contract.tools)
         ]

@@ -193,6 +193,6 @@ def _after_plans(state: State, step: PlanStep) -> PlanStep:
 
 def extend(draft: Draft, step: PlanStep, task: str, by: str, planned: tuple[PlanStep, ...]) -> None:
     """The steps that were planned are part of the plan, before any of them is dispatched."""
-    if not draft.state.end:
+    if not draft.state.over:
         number = draft.state.revisions + 1
         draft.emit(PlanExtended, number=number, step=step.id, task=task, by=by, steps=planned)

@@ -84,7 +84,7 @@ class _Judge:
             specialist=one.specialist,
             input={given.field: given.as_expression(self._keys) for given in one.input},
             fact=self._keys[one.id],
-            missing=one.missing,
+            missing="allow" if self._grant.missing == "allow" else one.missing,
             wait_ms=self._step.wait_ms,
             await_ms=self._step.await_ms,
             gate=replace(gate, ask=": ".join(filter(None, (gate.ask, one.gate)))) if one.gate else None,

@@ -12,9 +12,11 @@ from blackboard.simulation.invariants_of_plans import Plans
 from blackboard.simulation.known import Check, Known
 from blackboard.simulation.parts import Broken, History
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.codec import canonical, digest
 from schemas.contracts import RETRIED
-from schemas.inputs import Answer, Approve, Deny, TimerDue
+from schemas.effects import asked_about
+from schemas.inputs import Answer, Approve, Deny, EffectReceipt, TimerDue
 from schemas.plan_events import PlanRefused
 from schemas.steps import PlanStep
 from schemas.usage import Limits, Usage, amount
@@ -137,6 +139,9 @@ class Timers(Check):
                 self._arm(f"retry.{task}", delay_ms, event)
             case e.TaskDispatched(task=task, wait_ms=wait_ms, work_ms=work_ms):
                 self._arm(f"task.{task}", wait_ms + work_ms, event)
+            case f.RunEnding(waits=waits):
+                for task in waits:
+                    self._arm(f"task.{task}", self.known.flying[task].work_ms, event)
             case e.TaskStarted(task=task) if task in self.known.flying:
                 self._arm(f"task.{task}", self.known.flying[task].work_ms, event)
             case e.AttemptFailed(task=task) | e.AttemptStale(task=task) | e.TaskEnded(task=task):
@@ -191,6 +196,8 @@ class Budgets(Check):
                 self._overrun = f"attempt {attempt[1]} of {attempt[0]} used {used} {name} of {limit}"
 
     def _affordable(self, task: str, reserve: Limits) -> Iterator[Broken]:
+        if self.known.tasks[task][0].undo and not amount(reserve):
+            return  # what is undone is undone whatever is left, and reserves nothing
         if self._overrun:
             yield Broken("nothing is given out after an overrun", f"{task}, and {self._overrun}")
         for name in DIMENSIONS:
@@ -227,7 +234,8 @@ class Breakers(Check):
             case e.AttemptStale(task=task) if made := self.known.flying.get(task):
                 self._count(made.specialist, "", limit)
             case e.TaskDispatched(task=task, specialist=specialist, child=""):
-                if limit and (failures := self._failures.get(specialist, 0)) >= limit:
+                undoes = bool(self.known.tasks[task][0].undo)
+                if limit and not undoes and (failures := self._failures.get(specialist, 0)) >= limit:
                     what = f"{task} is given to {specialist} after {failures} failures in a row; the limit is {limit}"
                     yield Broken("an open breaker lets nothing through", what)
             case e.BreakerOpened(specialist=specialist):
@@ -283,6 +291,8 @@ class Gates(Check):
             return "it was not open"
         if answer.in_advance:
             return "" if opened.approve and gate.schema is None else "nobody approved it in advance"
+        if isinstance(body, EffectReceipt) and author == answer.by:
+            return "" if asked_about(gate.action) == (body.key, body.round) else "the receipt is that of another effect"
         if not isinstance(body, Approve | Deny | Answer) or author != answer.by:
             return f"its cause is no answer of {answer.by}"
         rules = (

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 
 from blackboard.simulation.parts import Broken, Happened, History
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.goals import Goal
 from schemas.inputs import ChildEnded, Ended, TimerDue
 from schemas.subjects import Subjects, matches
@@ -46,6 +47,9 @@ class _Attempts:
                 self._over[run, task].append((event.attempt, seq))
             case e.TaskDropped(task=task):
                 self._over[run, task].append((NEVER, seq))
+            case f.RunEnding(waits=waits):
+                for task in waits:
+                    self._over[run, task].append((NEVER, seq))
             case e.RunEnded():
                 self._run_over[run] = seq
 

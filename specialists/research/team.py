@@ -28,6 +28,7 @@ from specialists.research.documents import NotAllowed, NothingToRead
 from specialists.research.drafting import draft, judged
 from specialists.research.extraction import extract
 from specialists.research.report import Hidden, Report, assembled, kept
+from specialists.research.scenarios import SCENARIOS
 from specialists.research.support import reviewed
 from specialists.safety import Safety, safety
 from specialists.specialist import Specialist, Stop, Team, specialist
@@ -85,6 +86,7 @@ class Materials(Closed):
 @specialist("retriever", offers="document-retrieval", deadline_s=600, stops=["TOOL_DOWN", "POLICY_BLOCKED"])
 async def retriever(search: Search, context: WorkContext) -> Passages:
     """Finds the passages of a folder that speak of a question."""
+    context.outside("documents")  # whoever wrote them may have written orders to models
     try:
         found = await context.in_thread(index.search, search.path, search.question, RETRIEVED)
     except NothingToRead as why:
@@ -275,4 +277,4 @@ PLAYBOOK = Playbook(
 )
 
 SPECIALISTS: list[Specialist] = [retriever, reasoner, critic, safety, reporter]
-TEAM = Team(PLAYBOOK, SPECIALISTS)
+TEAM = Team(PLAYBOOK, SPECIALISTS, SCENARIOS)

@@ -108,6 +108,31 @@ async def test_sequences_rise_by_one(log: Log, subjects: Subjects) -> None:
     assert await log.head() == 3
 
 
+async def test_what_is_expected_among_several_subjects_is_had_by_one(under_test: Subject) -> None:
+    subjects, log = under_test.subjects, under_test.log
+    among = subjects.intent("*", "r", "k", 1)
+    logs = [log, *[await under_test.another() for _ in range(3)]]
+    for round_ in range(1, 9):
+        among = subjects.intent("*", "r", "k", round_)
+        names = [f"s{number % 2}" for number in range(len(logs))]
+        claims = [
+            Append(subjects.intent(name, "r", "k", round_), b"%d" % number, expected=0, among=among)
+            for number, name in enumerate(names)
+        ]
+        outcomes = await asyncio.gather(*(one.append(claim) for one, claim in zip(logs, claims, strict=True)))
+        won = [number for number, (outcome,) in enumerate(outcomes) if isinstance(outcome, Stored)]
+        assert len(won) == 1
+        again = await asyncio.gather(*(one.append(claim) for one, claim in zip(logs, claims, strict=True)))
+        assert again == outcomes, "asked again, the one that has it has it, and nobody else"
+        assert len(await scanned(log, [among])) == 1
+
+
+async def test_what_is_expected_among_others_is_no_other_subject(log: Log, subjects: Subjects) -> None:
+    await fill(log, subjects.intent("a", "r", "k", 1), subjects.observation("a", "r"))
+    claim = Append(subjects.intent("a", "r", "k", 2), b"x", expected=0, among=subjects.intent("*", "r", "k", 2))
+    assert await log.append(claim) == [Stored(3)]
+
+
 async def test_appending_nothing_is_nothing(log: Log) -> None:
     assert await log.append() == []
 

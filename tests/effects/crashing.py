@@ -23,8 +23,10 @@ CASES = (
     Case("paused beyond the lease, the till keeps keys", keeps_keys=True, disturb="pause", workers=2),
     Case("cancelled at every moment", undo=True, disturb="cancel"),
     Case("two workers have the task at once", faults=DISTURBED, disturb="race", workers=2),
+    Case("all that may go wrong, undone", undo=True, fails=True, faults=DISTURBED, disturb="race", workers=2),
+    Case("all that may go wrong, cancelled", undo=True, faults=DISTURBED, disturb="cancel", workers=2),
 )
-MOMENTS = 48
+MOMENTS = 24
 """Moments at which a run is cancelled, over the time that it would take."""
 
 
@@ -95,7 +97,7 @@ def lives(case: Case, seed: int, every: int = 1) -> Iterator[Lived]:
         return
     for at in range(1, calm.moments.count + 1, every):
         yield live(case, seed, at)
-        if case.disturb == "crash":
+        if case.disturb == "crash" and at % 2:
             yield live(case, seed, at, at + 1 + (seed + at) % 7)
 
 

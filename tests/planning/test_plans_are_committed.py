@@ -230,3 +230,41 @@ def test_a_plan_that_rests_on_older_facts_says_so() -> None:
     scenario.say(says(TWO)._replace(run="r2"))
     assert scenario.of("r2").facts["plan"].stale == ("a",)
     assert "plan_a" in scenario.of("r2").steps
+
+
+def test_what_a_plan_did_not_bring_about_is_planned_again() -> None:
+    again = step(
+        "again",
+        "plan",
+        needs=["plan"],
+        when="missing",
+        plans={},
+        input={"goal": "input.q", "without": "missing"},
+        reads=["plan_facts.*"],
+    )
+    end = step("end", needs=["again"], input={"first": "facts.plan_facts", "second": "facts.again_facts"})
+    steps = [step("plan", "plan", plans={"missing": "allow"}), again, end]
+    asked = [teach(*steps, team="u", returns={"end": "facts.end"}), goal({"q": 5}, team="u", run="r2")]
+    scenario = planning().say(*asked, says([proposed("a"), proposed("b")])._replace(run="r2"))
+    scenario.say(ended("plan_a", {"plan_facts.a": 1}, run="r2"))
+    scenario.say(failed("plan_b", "LOW_CONFIDENCE", run="r2"))
+    (task,) = scenario.tasks_in_flight("r2")
+    assert (task.task, task.items[0].input["goal"], task.items[0].input["without"]) == ("again", 5, ["plan_facts.b"])
+    assert {key: fact.value for key, fact in task.facts.items()} == {"plan_facts.a": 1}
+    assert "facts.plan_facts.a" in task.items[0].input["planning"]["known"]
+    scenario.say(
+        says([proposed("b", input={"a": ("expression", "facts.plan_facts.a")})], task="again")._replace(run="r2")
+    )
+    scenario.say(ended("again_b", {"again_facts.b": 2}, run="r2"))
+    (task,) = scenario.tasks_in_flight("r2")
+    assert task.items[0].input == {"first": {"a": 1}, "second": {"b": 2}}
+    scenario.say(ended("end", {"end": 3}, run="r2"))
+    assert (scenario.of("r2").end, scenario.of("r2").reason) == ("DEGRADED", "without plan_facts.b (LOW_CONFIDENCE)")
+
+
+def test_and_where_all_went_well_it_is_not() -> None:
+    again = step("again", "plan", needs=["plan"], when="missing", plans={})
+    steps = [step("plan", "plan", plans={"missing": "allow"}), again]
+    scenario = planning().say(teach(*steps, team="u"), goal({}, team="u", run="r2"))
+    scenario.say(says([proposed("a")])._replace(run="r2"), ended("plan_a", {"plan_facts.a": 1}, run="r2"))
+    assert scenario.of("r2").end == "DONE"

@@ -6,11 +6,20 @@ import pytest
 
 from projections.cli_events import sentence, words
 from schemas import events as e
+from schemas import events_of_effects as f
 from schemas.codec import sha256
 from schemas.steps import PlanStep
 from schemas.usage import Limits
 
 CAUSE = e.Cause(1, sha256(b""))
+EFFECT: dict[str, Any] = {
+    "task": "t",
+    "specialist": "w",
+    "tool": "pay",
+    "key": "0" * 32,
+    "round": 2,
+    "execution": "x",
+}
 FAILED: dict[str, Any] = {"specialist": "w", "tool": "get", "input": "", "code": "TIMEOUT", "outcome": ""}
 
 
@@ -46,6 +55,30 @@ FAILED: dict[str, Any] = {"specialist": "w", "tool": "get", "input": "", "code":
             {"task": "t", "attempt": 1, **FAILED},
             "tool_failed t get of w TIMEOUT",
             "w could not use get in task t: TIMEOUT",
+        ),
+        (
+            f.EffectIntended,
+            EFFECT | {"attempt": 1, "contract": 1, "arguments": {}},
+            "effect_intended t pay of w, round 2",
+            "w begins pay in task t, round 2",
+        ),
+        (
+            f.EffectReceipt,
+            EFFECT | {"done": True, "source": "person"},
+            "effect_receipt t pay was done",
+            "pay in task t was done, as a person said",
+        ),
+        (
+            f.EffectReceipt,
+            EFFECT | {"done": False, "message": "refused"},
+            "effect_receipt t pay was not done",
+            "pay in task t was not done: refused",
+        ),
+        (
+            f.RunEnding,
+            {"end": "FAILED", "code": "TIMEOUT", "reason": "too slow"},
+            "run_ending FAILED TIMEOUT",
+            "the run will end FAILED once its effects are undone: too slow",
         ),
         (
             e.LoopFound,

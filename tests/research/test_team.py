@@ -99,6 +99,11 @@ async def test_where_the_documents_say_nothing_it_is_done_with_an_empty_answer(f
     assert "The documents say nothing about this." in result["markdown"]
 
 
+async def test_what_documents_say_is_content_from_outside_to_the_end(folder: Folder) -> None:
+    state = await run_of(folder(DOCS))
+    assert {key: fact.taint for key, fact in state.facts.items()} == dict.fromkeys(state.facts, ("documents",))
+
+
 @pytest.mark.parametrize(
     ("files", "reason"),
     [({}, "there is nothing to read in"), ({"a.bin": b"\0"}, "passed over: 1 binary"), (None, "there is no folder")],

@@ -154,3 +154,8 @@ def test_a_path_to_what_cannot_be_stored_is_refused_like_any_expression() -> Non
         deep = [deep]
     with pytest.raises(BadExpression, match="inside each other"):
         produce("facts.a", {"facts": {"a": deep}})
+
+
+def test_literal_that_is_no_json_is_a_text_and_warns_nobody() -> None:
+    """The library keeps it for older expressions; warnings are errors here."""
+    assert evaluate("`plain, without quotes`", {}) == "plain, without quotes"

@@ -73,6 +73,13 @@ async def test_tool_that_does_not_write_is_called(scopes: Any) -> None:
     assert (end.code, WRITTEN, end.claims[0].taint) == ("", ["ann"], ("tool:fetch",))
 
 
+async def test_effect_is_refused_too_whatever_its_scopes_say() -> None:
+    me = named(obeys, tools=[FETCH, tool(write, effect=True)], authority="effect")
+    end, context = await ended(me)
+    assert (end.code, WRITTEN) == ("POLICY_BLOCKED", [])
+    assert codes(context) == [("fetch", ""), ("write", "POLICY_BLOCKED")]
+
+
 async def test_what_an_outside_tool_raises_comes_from_outside_too() -> None:
     context = LocalContext(named(echo, tools=[FETCH, tool(write, scopes="write")]))
     assert context.taint == ()

@@ -51,6 +51,8 @@ class Said(NamedTuple):
 
     def subject_on(self, subjects: Subjects) -> str:
         """The subject on the board of `subjects`."""
+        if self.family == "intent":
+            return subjects.intent(self.author, self.run, self.body["key"], self.body["round"])
         middle = "" if self.family in {"wake", "fact"} else f".{self.author}"
         run = "" if self.family in {"contract", "playbook"} else f".{self.run}"
         return f"bb.{subjects.board}.{self.family}{middle}{run}"
@@ -247,7 +249,8 @@ def check_state(state: State, contract_at: ContractAt = lambda _: None) -> None:
         return
     assert state.in_flight or state.timers, "an unfinished run waits for something"
     dispatched = {name for name, task in state.tasks.items() if task.status == "dispatched"}
-    awaited = {f"await.{name}" for name, one in state.steps.items() if one.awaiting and one.items < 0}
+    waiting = {} if state.ending else state.steps
+    awaited = {f"await.{name}" for name, one in waiting.items() if one.awaiting and one.items < 0}
     asked = {f"gate.{name}" for name in state.open_gates}
     delayed = {name for name in state.timers if name.startswith("retry.")}
     deadline = {"run.deadline"} & set(state.timers)
