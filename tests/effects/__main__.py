@@ -19,16 +19,16 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     seeds = [options.seed] if options.seed is not None else range(1, options.seeds + 1)
     jobs = [(number, seed) for number in range(len(CASES)) for seed in seeds]
-    found = [Sums() for _ in CASES]
+    total, of_case, left = Sums(), Sums(), len(seeds)
     with multiprocessing.get_context("spawn").Pool(options.jobs) as pool:
-        for number, sums in pool.imap_unordered(job, jobs):
-            found[number].join(sums)
-    for case, sums in zip(CASES, found, strict=True):
-        ends = ", ".join(f"{count} {end}" for end, count in sorted(sums.ends.items()))
-        print(f"{case.name}: {sums.crashes} crashes, {sums.runs} runs: {ends}")
-    total = Sums()
-    for sums in found:
-        total.join(sums)
+        for number, sums in pool.imap(job, jobs):
+            of_case.join(sums)
+            left -= 1
+            if not left:
+                ends = ", ".join(f"{count} {end}" for end, count in sorted(of_case.ends.items()))
+                print(f"{CASES[number].name}: {of_case.crashes} crashes, {of_case.runs} runs: {ends}", flush=True)
+                total.join(of_case)
+                of_case, left = Sums(), len(seeds)
     for problem in total.broken[:SHOWN]:
         print(problem)
     print(total.line)
