@@ -136,9 +136,8 @@ class Planning(Artefact):
     """What a planning task is told beside the input that its step gives it, in the field `planning`.
 
     offers: who is there; `left_out` counts those for whom there was no room. known: what expressions can name; `facts`
-    is where those of the plan will be, each under its name. steps: how many a plan may have. budget: what they may use
-    together. refused: why the proposal before this one, `previous`, was
-    refused; empty at first.
+      is where those of the plan will be, each under its name. steps: how many a plan may have. budget: what they may
+      use together. refused: why the proposal before this one, `previous`, was refused; empty at first.
     """
 
     offers: list[Offer]

@@ -29,6 +29,7 @@ from specialists.tools import KEY, Done, Tool
 
 CLAIM_S = ACK_WAIT_S
 """Between asking for the right to do an effect and doing it. Who takes longer may have been given up in between."""
+NOT_BEGUN = "not begun"
 
 
 class Host(Protocol):
@@ -38,6 +39,7 @@ class Host(Protocol):
     execution: str
     cancelled: bool
     unrecorded: list[Observation]
+    threads: set[asyncio.Future[Any]]
 
     def answer_to(self, question: Question) -> Answered | None: ...
 
@@ -63,7 +65,12 @@ class Effects:
         self._taken: dict[str, set[int]] = {}
         self._open: dict[str, tuple[_Call, int]] = {}
         """Those that were begun here and of which it is not known what came of them."""
-        self._begun = {one.key: one.round for one in host.task.effects if not one.done}
+        self._done = {one.key: one for one in host.task.effects if one.done}
+        self._begun: dict[str, int] = {}
+        """The last round of each effect of which it is known that nothing was done."""
+        for one in host.task.effects:
+            if not one.done:
+                self._begun[one.key] = max(one.round, self._begun.get(one.key, 0))
 
     def begin(self, item: str) -> None:
         """The calls that follow are for this item."""
@@ -102,12 +109,12 @@ class Effects:
             raise
 
     async def _done_once(self, call: _Call) -> Any:
-        if found := self._known(call.key):
-            return found.result
+        if known := self._done.get(call.key):
+            return known.result
         if call.key in self._open:  # it was cut off here, and the specialist asks for it again
-            found = await self._find_out(call, self._open[call.key][1])
-            if found.done:
-                return found.result
+            known = await self._find_out(call, self._open[call.key][1])
+            if known.done:
+                return known.result
         for round_ in range(1 + self._begun.get(call.key, 0), ROUNDS_LIMIT + 1):
             found = await self._said(call, round_)
             if found is None:
@@ -124,7 +131,7 @@ class Effects:
         if tool is None or tool.undo is None:
             raise Stop("INTERNAL", f"{asked.tool} cannot be undone by this release of the specialist")
         effect = _Call(tool, asked.arguments, asked.arguments, asked.key)
-        found = self._known(asked.key)
+        found = self._done.get(asked.key)
         if found is None and self._begun.get(asked.key, 0) < asked.round:  # nobody knows
             found = await self._said(effect, asked.round) or await self._find_out(effect, asked.round)
         if found is None or not found.done:
@@ -132,10 +139,6 @@ class Effects:
         given = {**asked.arguments, "result": found.result, "undoes": asked.key}
         result = await call(tool.undo, tool.undo.arguments({name: given[name] for name in tool.undo.takes}))
         return {"undone": True, "tool": tool.undo.name, "result": as_json(result)}
-
-    def _known(self, key: str) -> Receipt | None:
-        """The receipt of an effect that was done, where the task has it."""
-        return next((one for one in self._host.task.effects if one.key == key and one.done), None)
 
     # --- the right to do it -------------------------------------------------------------------------------------------
 
@@ -155,14 +158,17 @@ class Effects:
             round=round_,
             arguments=call.shown,
         )
+        in_doubt = self._receipt(call, round_, done=False, message=NOT_BEGUN)
+        with suppress(ValueError):  # it was cut off here before, and is asked for once more
+            self._host.unrecorded.remove(in_doubt)
         try:
             mine = await self._host.record(intent)
         except asyncio.CancelledError:  # the log may have taken it, and nothing was done
-            self._host.unrecorded.append(self._receipt(call, round_, done=False, message="not begun"))
+            self._host.unrecorded.append(in_doubt)
             raise
         took_s = loop.time() - asked_at
         if mine and (self._host.cancelled or took_s > CLAIM_S):
-            message = f"not begun: it took {took_s:.1f} s to be given the right to it"
+            message = f"{NOT_BEGUN}: it took {took_s:.1f} s to be given the right to it"
             await self._tell(self._receipt(call, round_, done=False, message=message))
             raise Stop("TIMEOUT", f"{call.tool.name} was {message}")
         return mine
@@ -198,6 +204,8 @@ class Effects:
 
     async def _find_out(self, call: _Call, round_: int, message: str = "") -> Receipt:
         """What came of a round that was begun, as the tool reads it back. Raises EffectUnknown."""
+        while call.key in self._open and self._host.threads:  # what was cut off here may go on
+            await asyncio.wait(self._host.threads)
         found = await self._probe(call)
         if not isinstance(found, Done) and call.tool.probe:  # it may be under way still
             await asyncio.sleep(call.tool.settle_s)
@@ -246,7 +254,9 @@ class Effects:
     async def _tell(self, receipt: EffectReceipt) -> None:
         """Record it; what was interrupted goes onto the log with the end."""
         self._open.pop(receipt.key, None)
-        if not receipt.done:
+        if receipt.done:
+            self._done[receipt.key] = Receipt(receipt.key, receipt.round, True, receipt.result)
+        else:
             self._begun[receipt.key] = receipt.round
         try:
             await self._host.record(receipt)
@@ -270,7 +280,10 @@ def _shown(tool: Tool, arguments: dict[str, Any]) -> Any:
 def as_json(value: Any) -> Any:
     """What an effect gave, as JSON: the same whether it was done now or before. What is no JSON is shown as text; what
     is too large for a receipt is cut to its size."""
-    plain = to_jsonable_python(value, bytes_mode="base64", fallback=repr, serialize_unknown=True)
+    try:
+        plain = to_jsonable_python(value, bytes_mode="base64", fallback=repr, serialize_unknown=True)
+    except Exception as error:  # what is raised while a foreign object is turned into JSON can be anything
+        return {"unstorable": describe(error)}
     if problem := unstorable(plain):
         return {"unstorable": problem}
     data = encode(plain)

@@ -39,6 +39,8 @@ ROUNDS = 3
 """Of proposing; in the last one what does not hold is left out."""
 INLINE_BYTES = 4_000
 """Of the text of a passage; a longer one is a blob."""
+NEAR = 0.5
+"""Of the score of the best passage: what another one must have to be shown to a model."""
 PASSED_NAMES = 20
 """Names of what was passed over that are told."""
 NAME_CHARACTERS = 300
@@ -140,7 +142,8 @@ async def reasoner(asked: Asked, context: WorkContext) -> Proposal:
     if number < ROUNDS:
         try:
             rejected = asked.critique.rejected if asked.critique else []
-            said = await draft(context, model, asked.question, passages, rejected)
+            shown = [one for one in passages if one[0].score >= NEAR * passages[0][0].score]
+            said = await draft(context, model, asked.question, shown, rejected)
         except Stop as stop:
             if stop.code != "INVALID_OUTPUT":
                 raise

@@ -191,6 +191,7 @@ async def test_a_second_model_may_reject_what_code_lets_pass(
         "what is quoted is not asked about"
     )
     assert [one["reason"] for one in result["dropped"]] == ["judge finds it not supported: no verb"]
+    assert result["mode"] == "model"
     assert state.facts["answer_review_1"].value["by"] == "judge"
 
 
@@ -213,6 +214,18 @@ async def test_too_much_for_a_model_is_tried_with_less(
     state, endpoint = await run_with(monkeypatch, tmp_path, folder(files), small)
     assert checked(state)["mode"] == "model"
     assert [one["messages"][1]["content"].count("Passage ") for one in endpoint.asked] == [4, 2, 1]
+
+
+async def test_a_model_is_shown_what_comes_near_the_best_passage(
+    folder: Folder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files: dict[str, str | bytes] = {f"{number}.md": f"Something may last, says {number}." for number in range(5)}
+    state, endpoint = await run_with(
+        monkeypatch, tmp_path, folder(files | DOCS), draft(("A lease lasts nine days.", [1]))
+    )
+    assert checked(state)["mode"] == "model"
+    assert len(state.facts["passages"].value["passages"]) > 1
+    assert endpoint.asked[0]["messages"][1]["content"].count("Passage ") == 1
 
 
 async def test_an_endpoint_that_is_down_is_no_answer(

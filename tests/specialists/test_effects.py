@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import threading
 from typing import Any
 
 import pytest
@@ -267,6 +268,56 @@ async def test_what_is_cut_off_in_the_middle_says_nothing_of_it() -> None:
     await asyncio.wait({call})
     told = [*context.observations, *context.unrecorded]
     assert [type(one) for one in told] == [EffectIntended, ToolCalled]
+
+
+class Cut(LocalContext):
+    """A context in which the first appends of one kind hang, after they were stored or before."""
+
+    def __init__(self, made: Specialist, kind: type[Any], stored: bool) -> None:
+        super().__init__(made)
+        self._kind, self._stored, self._hung = kind, stored, False
+        self.record = self._record_or_hang
+
+    async def _record_or_hang(self, observation: Any) -> bool:
+        if isinstance(observation, self._kind) and not self._hung:
+            self._hung = True
+            if self._stored:
+                self.observations.append(observation)
+            await asyncio.sleep(60)
+        self.observations.append(observation)
+        return True
+
+
+@pytest.mark.parametrize("kind", [EffectIntended, EffectReceipt])
+@pytest.mark.parametrize("stored", [True, False])
+async def test_what_is_cut_off_while_it_is_recorded_is_done_once(kind: type[Any], stored: bool) -> None:
+    till = Till()
+    context = Cut(paying(till), kind, stored)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await context.tool("pay", amount=5)
+    assert await context.tool("pay", amount=5) == {"paid": 5}
+    assert len(till.paid) == 1
+    told = [one for one in (*context.observations, *context.unrecorded) if isinstance(one, EffectReceipt)]
+    assert {(one.round, one.done) for one in told} == {(1, True)}
+
+
+async def test_thread_that_cannot_be_stopped_is_waited_for() -> None:
+    till, returned = Till(), threading.Event()
+
+    def pay(idempotency_key: str) -> str:
+        returned.wait(5)
+        till.paid.append((idempotency_key, 5))
+        return "paid"
+
+    async def payer(item: Word, context: Context) -> str:
+        return "x"
+
+    pays = tool(pay, effect=True, probe=till.look, settle_s=0.0, timeout_s=0.05)
+    context = LocalContext(specialist(NAME, offers="words", authority="effect", tools=[pays])(payer))
+    asyncio.get_running_loop().call_later(0.2, returned.set)
+    assert await context.tool("pay") == {"paid": 5}
+    assert len(till.paid) == 1
 
 
 # --- arguments and definitions ----------------------------------------------------------------------------------------
