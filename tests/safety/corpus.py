@@ -87,7 +87,7 @@ def planted(seed: int = 1) -> Iterator[Planted]:
     for kind, form in FORMS.items():
         for sentence in SENTENCES:
             secret = form(draw)
-            yield Planted(kind, sentence.format(secret), secret)
+            yield Planted(kind, sentence.format(secret), secret.rpartition("=")[2])
     for sentence in NAMED:
         secret = _drawn(draw, 11) + "7x"
         yield Planted("password", sentence.format(secret), secret)

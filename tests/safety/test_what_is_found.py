@@ -101,6 +101,15 @@ def test_a_secret_is_found_wherever_it_stands(length: int, filler: str) -> None:
     assert secret not in redact_text(text).value
 
 
+@pytest.mark.parametrize("length", range(1_980, 2_060, 5))
+def test_a_secret_is_found_over_the_end_of_what_is_looked_at_in_one_go(length: int) -> None:
+    secret = FORMS["github-token"](random.Random(5))
+    dense = f"{'x;' * (length // 2)};{secret};{'x;' * 3_000}"
+    assert secret not in redact_text(dense).value
+    named = f"{'word ' * (length // 5)}{'x' * (length % 5)} password = 'Tr0ub4dor3xyz' {'word ' * 1_000}"
+    assert "Tr0ub4dor3xyz" not in redact_text(named).value
+
+
 def _fuzzed(draw: random.Random, depth: int = 0) -> Any:
     kinds = ["text", "text", "number", "flag", "planted", "odd"] + (["list", "object"] if depth < 4 else [])
     match draw.choice(kinds):
