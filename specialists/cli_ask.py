@@ -277,15 +277,19 @@ def _watched(command: list[str], quiet: bool) -> tuple[int, dict[str, Any]]:
     last: dict[str, Any] = {}
     told: set[str] = set()
     with subprocess.Popen(command, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            last = json.loads(line)
-            for step, settled in last.get("steps", {}).items():
-                if not quiet and step not in told and step != "answer" and not settled.endswith("/0"):
-                    told.add(step)
-                    click.echo(f"  {_doing(step)} ...", err=True)
-            for note in () if quiet else last.get("notes", ()):
-                click.echo(f"  {_clean(note)}", err=True)
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                last = json.loads(line)
+                for step, settled in last.get("steps", {}).items():
+                    if not quiet and step not in told and step != "answer" and not settled.endswith("/0"):
+                        told.add(step)
+                        click.echo(f"  {_doing(step)} ...", err=True)
+                for note in () if quiet else last.get("notes", ()):
+                    click.echo(f"  {_clean(note)}", err=True)
+            process.wait()
+        finally:
+            process.kill()  # where we were interrupted: nobody needs it any more
     return process.returncode, last
 
 
