@@ -6,12 +6,13 @@ from typing import Any
 
 import pytest
 
+from blackboard.simulation.parts import Happened
 from schemas.tasks import Receipt
 from specialists import effects
 from specialists.worker import Worker
 from supervisor.draft import Draft
 from tests.effects.crashing import CASES, Sums, crash_everywhere
-from tests.effects.worlds import Case
+from tests.effects.worlds import Case, live
 
 
 def named(name: str) -> Case:
@@ -81,7 +82,6 @@ GUARDS: list[tuple[Case, Patch]] = [
     (named("paused beyond the lease, with a probe"), late_claims),
     (named("undone, with a probe"), no_undo),
     (named("cancelled at every moment"), no_undo),
-    (named("cancelled at every moment"), nobody_is_heard_out),
 ]
 
 
@@ -96,3 +96,32 @@ def test_without_its_guard_it_is_seen(case: Case, without: Patch, monkeypatch: p
         if sums.doubled + sums.lost:
             return
     pytest.fail(f"nobody noticed: {sums.line}")
+
+
+def cancelled_just_before(case: Case) -> Sums:
+    """Worlds in which a run is cancelled between the dispatch of its task and the intent of the worker."""
+    sums = Sums()
+    for seed in range(1, 9):
+        happened = live(case, seed).happened
+        stored = {kind: first_with(happened, kind) for kind in (b'"task_dispatched"', b'"effect_intended"', b'"goal"')}
+        since, dispatched, intended = stored[b'"goal"'], stored[b'"task_dispatched"'], stored[b'"effect_intended"']
+        for number in range(6):
+            at_s = dispatched + (intended - dispatched) * number / 5 - 0.005
+            sums.add(live(case, seed, cancel_after_s=max(0.0, at_s - since)))
+    return sums
+
+
+def first_with(happened: Happened, kind: bytes) -> float:
+    """When the first message of this kind was stored, in virtual seconds."""
+    wanted = next(
+        one for one in happened.messages if kind in one.data or (kind == b'"goal"' and ".goal." in one.subject)
+    )
+    return happened.stored_s[wanted.seq - 1]
+
+
+def test_cancelled_just_before_the_intent(monkeypatch: pytest.MonkeyPatch) -> None:
+    case = named("cancelled at every moment")
+    sums = cancelled_just_before(case)
+    assert not sums.broken, sums.broken[0]
+    nobody_is_heard_out(monkeypatch)
+    assert cancelled_just_before(case).lost, "nobody noticed that it was not heard out"
