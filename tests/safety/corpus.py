@@ -54,7 +54,7 @@ FORMS: dict[str, Callable[[random.Random], str]] = {
     "openai-token": lambda draw: "sk-" + "proj-" + _drawn(draw, 48),
     "google-api-key": lambda draw: "AIza" + _drawn(draw, 35),
     "sendgrid-api-key": lambda draw: "SG." + _drawn(draw, 22) + "." + _drawn(draw, 43),
-    "npm-tokens": lambda draw: "//registry.npmjs.org/:_authToken=npm_" + _drawn(draw, 36),
+    "npm-tokens": lambda draw: "//packages.example.com/:_authToken=npm_" + _drawn(draw, 36),
     "json-web-token": _token,
     "private-key": _key,
     "card-number": _card,
