@@ -29,10 +29,14 @@ def with_stops(*stops: str, **fields: Any) -> Scenario:
     return given(offer("w", "work", stops=stops, attempts=1), teach(step("a", **fields)), goal())
 
 
+GO_ON = {"NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"}
+"""Codes after which the task goes on, where the end says how."""
+
+
 # --- stops ------------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("code", sorted(STOP_CODES - ALWAYS - {"NEEDS_INPUT", "HANDED_OFF"}))
+@pytest.mark.parametrize("code", sorted(STOP_CODES - ALWAYS - GO_ON))
 def test_code_that_the_contract_names_is_taken_and_any_other_is_internal(code: str) -> None:
     said = failed("a", code, message="the disk is full")
     with_stops(code).when(said).then(
@@ -80,7 +84,7 @@ def test_silences_are_held_to_it_too(stops: list[str], code: str) -> None:
     assert scenario.state.missing["v.y"].message == named
 
 
-@pytest.mark.parametrize("code", ["NEEDS_INPUT", "HANDED_OFF"])
+@pytest.mark.parametrize("code", sorted(GO_ON))
 def test_silence_neither_asks_nor_hands_on(code: str) -> None:
     """The run ended FAILED with the code NEEDS_INPUT, which is no end."""
     scenario = given(offer("w", "work", attempts=1), teach(step("a")), goal())
@@ -111,6 +115,7 @@ def test_every_code_ends_or_goes_on_and_none_is_unknown() -> None:
         "POLICY_BLOCKED": "POLICY_BLOCKED",
         "NEEDS_INPUT": "NEEDS_INPUT",
         "HANDED_OFF": "COLLECT",
+        "EFFECT_UNKNOWN": "FAILED",  # it has begun no effect: tests/supervisor/test_effects_of_runs.py has those
     }
 
 

@@ -22,7 +22,7 @@ from tests.supervisor.scenario import (
     teach,
 )
 
-PERSISTENT = sorted(STOP_CODES - RETRIED - {"POLICY_BLOCKED", "NEEDS_INPUT", "HANDED_OFF"})
+PERSISTENT = sorted(STOP_CODES - RETRIED - {"POLICY_BLOCKED", "NEEDS_INPUT", "HANDED_OFF", "EFFECT_UNKNOWN"})
 
 
 def two(*said: Said | Due, attempts: int = 2, playbook: dict[str, Any] | None = None, **fields: Any) -> Scenario:

@@ -47,7 +47,7 @@ IN_THE_PAYLOAD = "stored = [event for decided in chunk for event in decided.stor
 NO_SINGLES = (
     Edit(
         "blackboard.jetstream_append",
-        "stored = await self.waves.batch(appends) if len(appends) >= self._batch_from else None\n"
+        "stored = await self.waves.batch(appends) if together else None\n"
         "        return stored if stored is not None else await self.waves.singles(appends, since)",
         "if len(appends) < self._batch_from:\n"
         "            return await self.waves.singles(appends, since)\n"
