@@ -256,11 +256,15 @@ FAULTS = (
         """                stored = await self._store(job, ended) if ended else None
                 if ended is None and (vain := job.execution.used_in_vain()):
                     await self._store(job, vain)  # tried once: nothing waits for it
+                elif ended is None:
+                    await self._store_unrecorded(job)
                 await self._let_go(job, stored, said)
 """,
         """                await self._let_go(job, ended, said)
                 if ended := ended or job.execution.used_in_vain():
                     await self._store(job, ended)
+                else:
+                    await self._store_unrecorded(job)
 """,
         "a worker that dies in between takes the task along",
     ),
