@@ -327,7 +327,7 @@ class _Call:
                 self._context.task, number, request.messages, request.parameters
             )
             return answer
-        known = recorded(self._request, self._messages)
+        known = recorded(self._context.task.run, self._request, self._messages)
         return await llm.complete(self._model, request) if known is None else known
 
     async def told(self, outcome: Completion | Failed, answer: str) -> None:

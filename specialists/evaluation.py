@@ -17,7 +17,7 @@ from schemas.inputs import Ended, ToolCalled, read_input
 from schemas.subjects import Subjects
 from schemas.usage import Usage
 from specialists.budget import usd_text
-from specialists.recording import RECORDING
+from specialists.recording import RECORDING, rewind
 from specialists.scenarios import Expect, Limits, Scenario
 from specialists.scripted_models import scripted
 from specialists.specialist import Team
@@ -109,6 +109,7 @@ def _simulated(team: Team, scenario: Scenario) -> Iterator[Played]:
     faults = Faults().times(scenario.faults) if scenario.faults else Faults.none()
     world = _world(team, scenario, faults)
     for seed in range(scenario.seeds):
+        rewind()
         try:
             report = world.seeded(seed).run(shrink=False)
         except SimulationFailed as failure:

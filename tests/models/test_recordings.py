@@ -10,7 +10,9 @@ from projections.cli_conversation import _lines
 from projections.conversations import ModelCall, model_calls
 from projections.history import outcome_digest
 from schemas.codec import encode
-from specialists.recording import RECORDING
+from schemas.conversations import RecordedCall
+from specialists.llm import Completion
+from specialists.recording import ELSE, RECORDING, Recording
 from tests.models.endpoint import Endpoint, Say, Status, endpoint
 from tests.models.faults import team
 from tests.topologies.casts import at_work, board_in_memory
@@ -55,6 +57,33 @@ async def test_what_was_never_asked_is_not_asked_of_an_endpoint(
         assert at.asked == []
     assert state.end == "DEGRADED"
     assert all("no answer to this request" in one.called.message for one in calls)
+
+
+async def test_run_goes_on_from_where_it_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with endpoint(Say('{"keep": false}')) as at:
+        first, calls = await played(at.url)
+    path = tmp_path / "recording.jsonl"
+    path.write_bytes(b"".join(encode(one.recorded()) + b"\n" for one in calls))
+    monkeypatch.setenv(RECORDING, str(path))
+    monkeypatch.setenv(ELSE, "ask")
+    with endpoint(Say('{"keep": true}')) as at:
+        again, _ = await played(at.url)
+        assert (again.result, at.asked) == (first.result, [])
+        other, calls = await played(at.url, temperature=1)
+        assert len(at.asked) == len(calls) == 1
+    assert other.result != first.result
+    monkeypatch.setenv(ELSE, "perhaps")
+    state, calls = await played("http://127.0.0.1:1/v1")
+    assert "is stop or ask, not 'perhaps'" in calls[0].called.message
+    assert state.end == "DEGRADED"
+
+
+def test_recording_of_a_run_is_given_to_each_run_from_its_beginning() -> None:
+    said = [{"content": "no"}, {"content": "yes"}]
+    recording = Recording([RecordedCall(request="r", messages="m", message=one) for one in said])
+    given = [recording.answer(run, "r", "m") for run in ("a", "a", "a", "b")]
+    assert [one.message["content"] for one in given if isinstance(one, Completion)] == ["no", "yes", "yes", "no"]
+    assert recording.answer("a", "r", "other") is None
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "cannot be read"), (b"nope\n", "is no recording")])
