@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import orjson
 
@@ -42,9 +43,9 @@ class ModelCall:
 @dataclass
 class _Reader:
     board: Board
-    _read: dict[str, dict[str, object]] = field(default_factory=dict)
+    _read: dict[str, dict[str, Any]] = field(default_factory=dict)
 
-    async def blob(self, sha256: str) -> dict[str, object]:
+    async def blob(self, sha256: str) -> dict[str, Any]:
         """Raises BlobMissing, BlobDamaged."""
         if sha256 not in self._read:
             self._read[sha256] = orjson.loads(await self.board.blobs.get(sha256))
@@ -54,7 +55,7 @@ class _Reader:
         found: list[Message] = []
         while head:
             blob = await self.blob(head)
-            found.append(blob["message"])  # type: ignore[arg-type]
+            found.append(blob["message"])
             head = str(blob.get("after", ""))
         return tuple(reversed(found))
 
@@ -81,4 +82,4 @@ async def _call(reader: _Reader, seq: int, specialist: str, called: ModelCalled)
         answer = (await reader.blob(called.answer))["message"] if called.answer else None
     except (BlobMissing, BlobDamaged) as error:
         return ModelCall(seq, specialist, called, missing=str(error))
-    return ModelCall(seq, specialist, called, given, answer)  # type: ignore[arg-type]
+    return ModelCall(seq, specialist, called, given, answer)
