@@ -98,14 +98,23 @@ def _shown(verdicts: list[Verdict], live: bool) -> str:
 
 
 def _row(one: Verdict) -> tuple[str, ...]:
+    limits = one.scenario.limits
     return (
         one.scenario.name,
         str(len(one.played)),
-        f"{one.latency_s(0.5):.3g} s",
-        f"{one.latency_s(0.95):.3g} s",
-        str(one.tokens),
-        usd_text(one.micro_usd),
-        f"{one.retry_rate:.1%}",
-        f"{one.tool_error_rate:.1%}",
+        _within(f"{one.latency_s(0.5):.3g} s", limits.p50_s),
+        _within(f"{one.latency_s(0.95):.3g} s", limits.p95_s),
+        _within(str(one.tokens), limits.tokens),
+        _within(usd_text(one.micro_usd), limits.usd),
+        _within(f"{one.retry_rate:.1%}", limits.retry_rate, percent=True),
+        _within(f"{one.tool_error_rate:.1%}", limits.tool_error_rate, percent=True),
         "passes" if one.passed else "FAILS",
     )
+
+
+def _within(measured: str, limit: float | None, percent: bool = False) -> str:
+    """What was measured, with its limit where there is one."""
+    if limit is None:
+        return measured
+    shown = f"{limit:.0%}" if percent else str(limit).removesuffix(".0")
+    return f"{measured} of {shown}"

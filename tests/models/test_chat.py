@@ -7,7 +7,8 @@ import pytest
 from pydantic import BaseModel
 
 from schemas.goals import Budget
-from schemas.inputs import ModelCalled
+from schemas.inputs import ModelCalled, Progress
+from specialists import chat as chat_module
 from specialists.chat import Chat
 from specialists.context import LocalContext
 from specialists.models import Model
@@ -203,6 +204,15 @@ async def test_long_conversation_is_stored_once() -> None:
         stored = sum(map(len, blobs.values()))
         assert len(calls(used)) == 100
         assert stored < 1.2 * unique, stored / unique
+
+
+async def test_streamed_answer_tells_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chat_module, "PROGRESS_S", 0.0)
+    with endpoint(Say("a long answer, in pieces")) as at:
+        used = context()
+        assert await Chat(used, model(at, stream=True)).ask("how?") == "a long answer, in pieces"
+    told = [one.message for one in used.observations if isinstance(one, Progress)]
+    assert told == [f"scripted: {count} characters of the answer" for count in (8, 16, 24)]
 
 
 async def test_no_model_is_a_stop_that_says_what_to_do() -> None:

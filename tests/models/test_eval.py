@@ -32,6 +32,7 @@ def test_shipped_scenarios_pass(target: str) -> None:
     result = CliRunner().invoke(eval_, [target, "--runs", "6"])
     assert result.exit_code == 0, result.output
     assert "FAILS" not in result.output
+    assert " s of 120 " in result.output
 
 
 @pytest.mark.parametrize(
