@@ -17,7 +17,7 @@ from pydantic import ValidationError
 
 from blackboard import telemetry
 from schemas.codec import canonical, digest
-from schemas.conversations import MEDIA_TYPE, Conversation, Message, Stored, stored
+from schemas.conversations import MEDIA_TYPE, Conversation, Message, Stored, stored, stored_message
 from schemas.events import StopCode
 from schemas.goals import explain
 from schemas.inputs import ModelCalled
@@ -55,6 +55,7 @@ class Chat:
         self._context, self.model = context, model
         self._said = Conversation()
         self._unstored: list[Stored] = []
+        self._kept: set[str] = set()
         self._known: tuple[int, int, dict[str, Any] | None] = (0, 0, None)
         """Tokens that the endpoint counted for the first so many bytes, with these parameters."""
         self._system = system
@@ -257,18 +258,23 @@ class Chat:
     async def _store(self, request: Stored) -> None:
         """The blobs that the call cites. Raises Stop TOOL_DOWN."""
         for one in (*self._unstored, request):
-            await self._context.store(one.data, MEDIA_TYPE)
+            await self._keep(one)
         self._unstored.clear()
+
+    async def _keep(self, one: Stored) -> None:
+        """Each blob once: how a model is asked stays the same, and its answer is the next message."""
+        if one.sha256 not in self._kept:
+            await self._context.store(one.data, MEDIA_TYPE)
+            self._kept.add(one.sha256)
 
     async def _stored_answer(self, outcome: Completion | Failed) -> str:
         """The digest of the answer, as the conversation goes on with it; empty where there is none or the store is
         away: the call was made all the same."""
         if isinstance(outcome, Failed):
             return ""
-        after = {"after": self._said.head} if self._said.head else {}
-        answer = stored({"message": outcome.message} | after)
+        answer = stored_message(outcome.message, self._said.head)
         try:
-            await self._context.store(answer.data, MEDIA_TYPE)
+            await self._keep(answer)
         except Stop as stop:
             self._context.log.warning("the answer of a model is not recorded: %s", stop)
             return ""
