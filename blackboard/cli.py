@@ -32,6 +32,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "why": ("projections.cli:why", "Explain a fact: who said what, and what decided."),
     "conversation": ("projections.cli:conversation", "Show what models were asked in a run, and what they answered."),
     "rebuild": ("projections.cli:rebuild", "Rebuild runs from the log, at any version, and check them."),
+    "verify": ("projections.cli_verify:verify", "Verify that the log is what was written, and what a notary signed."),
+    "notarize": ("projections.cli_notary:notarize", "Sign at intervals what the log holds, for witnesses."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
     "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
