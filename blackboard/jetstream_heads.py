@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from blackboard import jetstream_wire as wire
+from blackboard.credentials import read_credentials
 from blackboard.jetstream_append import BATCH_FROM, Appender
 from blackboard.jetstream_read import Reader
 from blackboard.log import Append, LogError, Stored
@@ -16,8 +17,6 @@ from blackboard.nats_connection import ANSWER_TIMEOUT_S, Connection, connect
 from blackboard.nats_errors import ApiError
 
 DEADLINE_S = 5.0
-OPTIONS = {"creds": "user_credentials"}
-"""What may stand behind `?` of the URL, and how nats-py calls it."""
 
 
 class HeadsStream:
@@ -26,7 +25,7 @@ class HeadsStream:
     def __init__(self, url: str, subject: str) -> None:
         self.name = f"{url}#{subject}"
         self._url, _, query = url.partition("?")
-        self._options: dict[str, Any] = {OPTIONS.get(name, name): value for name, value in parse_qsl(query)}
+        self._credentials = dict(parse_qsl(query)).get("creds")
         self._subject, self._stream = subject, f"HEADS_{subject.replace('.', '_')}"
         self._connection: Connection | None = None
 
@@ -83,5 +82,7 @@ class HeadsStream:
             self._connection = None
 
     async def _connected(self) -> Connection:
-        self._connection = self._connection or await connect(self._url, "notary", **self._options)
+        if self._connection is None:
+            credentials = read_credentials(self._credentials) if self._credentials else None
+            self._connection = await connect(self._url, "notary", credentials=credentials)
         return self._connection

@@ -50,11 +50,11 @@ def _make_key(options: BoardOptions, path: str) -> None:
 
 async def _notarize(options: BoardOptions, path: str, forms: tuple[str, ...], every_s: float, once: bool) -> None:
     from blackboard import logs
-    from blackboard.board import open_board
     from projections.notary import public_of
     from projections.notary_key import read_key
     from projections.notary_service import Notary
     from projections.witness_forms import witnesses_of
+    from schemas.access import Role
     from schemas.heads import Signed
 
     lines, key, settings = logs.set_up(), read_key(path), options.settings()
@@ -70,7 +70,7 @@ async def _notarize(options: BoardOptions, path: str, forms: tuple[str, ...], ev
         options.say(told, f"head {head.number}: sequences {head.after + 1} to {head.seq}, digest {head.digest}")
 
     try:
-        async with open_board(settings.nats, settings.board, name="notary") as board:
+        async with settings.open("notary", Role.NOTARY) as board:
             lines.log = board.log.id
             notary = Notary(board, key, witnesses, lambda: time.time_ns() // 1_000_000)
             await notary.begin()

@@ -41,7 +41,6 @@ def verify(text: str | None, everything: bool, forms: tuple[str, ...], key: str 
 
 
 async def _verify(options: BoardOptions, text: str | None, forms: tuple[str, ...], key: str) -> int:
-    from blackboard.board import open_board
     from blackboard.find import find_run
     from projections.cli_text import console
     from projections.notary_key import read_public
@@ -52,7 +51,7 @@ async def _verify(options: BoardOptions, text: str | None, forms: tuple[str, ...
     witnesses = witnesses_of(forms, settings.board)
     told = console(stderr=True)
     try:
-        async with open_board(settings.nats, settings.board, name="verify") as board:
+        async with settings.open("verify") as board:
             run = await find_run(board, text) if text else ""
             with told.status("reading the log") if told.is_terminal else nullcontext() as status:
 
