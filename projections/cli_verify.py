@@ -1,7 +1,6 @@
 """`blackboard verify`: the whole log, or one run, against itself and against what a notary signed."""
 
 import sys
-from collections.abc import AsyncGenerator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -11,9 +10,8 @@ import msgspec
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
-    from projections.verify import Finding, Verdict
-    from projections.witness import Witness
-    from schemas.heads import Signed
+    from projections.verify import Verdict
+    from projections.verify_findings import Finding
 
 RUN_HELP = "RUN is a run's id, the beginning of it, or @last. "
 EPILOG = RUN_HELP + "WITNESS is file:PATH, git:FOLDER or nats://HOST:PORT#SUBJECT, as the notary has it."
@@ -59,19 +57,12 @@ async def _verify(options: BoardOptions, text: str | None, forms: tuple[str, ...
                     if status:
                         status.update(f"reading the log: {seq} of {head}")
 
-                verdict = await verify_log(board, run, _heads(witnesses, public), show)
+                verdict = await verify_log(board, run, witnesses, public, show)
     finally:
         for witness in witnesses:
             await witness.close()
     _say(options, verdict)
     return 0 if verdict.good else 1
-
-
-def _heads(witnesses: "list[Witness]", public: str) -> "AsyncGenerator[Signed, None] | None":
-    from projections.notary import Succession
-    from projections.witness import agreed
-
-    return agreed(witnesses, Succession(public)) if witnesses else None
 
 
 def _say(options: BoardOptions, verdict: "Verdict") -> None:
@@ -84,7 +75,7 @@ def _say(options: BoardOptions, verdict: "Verdict") -> None:
 
 
 def _record(finding: "Finding") -> dict[str, Any]:
-    return {name: value for name, value in msgspec.to_builtins(finding).items() if value and name != "what"}
+    return {name: value for name, value in msgspec.to_builtins(finding).items() if value}
 
 
 def _line(finding: "Finding") -> str:

@@ -5,6 +5,7 @@ Source: docs/auditing.md, section Heads.
 """
 
 import base64
+import struct
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -16,8 +17,8 @@ from schemas.codec import FactMessage, NotAFactMessage, chain_link, decode_facts
 from schemas.heads import (
     LEAF_BYTES,
     BadHead,
+    Facts,
     Head,
-    RunHead,
     Signed,
     leaf_of,
     log_link,
@@ -41,18 +42,19 @@ class Segment:
     def __init__(self, subjects: Subjects, log: str, after: int = 0, link: bytes = b"") -> None:
         self.after = self.seq = after
         self.link = link or log_start(log)
-        self.leaves = bytearray()
-        self.runs: dict[str, RunHead] = {}
+        self._leaves, self._places = bytearray(), list[int]()
+        self._numbers: dict[str, int] = {}
+        self._facts: list[Facts] = []
         self._subjects, self._log = subjects, log
 
     def add(self, message: Message) -> bytes:
         """The digest of the message, 32 bytes."""
         whole = leaf(message)
         self.seq, self.link = message.seq, log_link(self.link, whole)
-        self.leaves += whole[:LEAF_BYTES]
-        if reached := run_head(self._subjects, self._log, message):
-            run, head = reached
-            self.runs[run] = head
+        self._leaves += whole[:LEAF_BYTES]
+        self._places.append(self._numbers.setdefault(message.subject, len(self._numbers)))
+        if facts := facts_of(self._subjects, self._log, message):
+            self._facts.append(facts)
         return whole
 
     def head(self, number: int, prev: str, at_ms: int) -> Head:
@@ -64,13 +66,15 @@ class Segment:
             after=self.after,
             seq=self.seq,
             digest=self.link.hex(),
-            leaves=base64.b64encode(self.leaves).decode(),
-            runs=self.runs,
+            leaves=base64.b64encode(self._leaves).decode(),
+            subjects=tuple(self._numbers),
+            places=base64.b64encode(struct.pack(f"<{len(self._places)}H", *self._places)).decode(),
+            facts=tuple(self._facts),
             at_ms=at_ms,
         )
 
 
-def run_head(subjects: Subjects, log: str, message: Message) -> tuple[str, RunHead] | None:
+def facts_of(subjects: Subjects, log: str, message: Message) -> Facts | None:
     """How far a message takes its run, as it says itself; None where it is no fact message of the run."""
     address = subjects.address(message.subject)
     if address is None or address.family != "fact":
@@ -82,7 +86,7 @@ def run_head(subjects: Subjects, log: str, message: Message) -> tuple[str, RunHe
         return None
     if (facts.log, facts.run) != (log, address.run):
         return None
-    return address.run, RunHead(facts.first + len(facts.events) - 1, link.hex(), message.seq)
+    return Facts(message.seq, facts.first, facts.first + len(facts.events) - 1, link.hex())
 
 
 def _chained(facts: FactMessage) -> bytes:
@@ -115,6 +119,7 @@ def read_signed(line: bytes, public: str) -> Signed:
     except (BadSignatureError, ValueError):
         raise BadHead("its signature does not fit: it was changed, or another key signed it") from None
     signed.head.leaf_bytes()
+    signed.head.subject_numbers()
     return signed
 
 
@@ -135,15 +140,15 @@ class Succession(Struct):
         """Up to where the log is signed."""
         return self.last.head.seq if self.last else 0
 
-    def take(self, line: bytes) -> Signed:
-        """Raises BadHead for what does not follow the one before."""
+    def read(self, line: bytes) -> Signed:
+        """A line that may follow. Raises BadHead for one that does not."""
         signed = read_signed(line, self.public)
-        self.follow(signed)
+        for problem in _breaks(self.last, signed.head):
+            raise BadHead(problem)
         return signed
 
     def follow(self, signed: Signed) -> None:
-        for problem in _breaks(self.last, signed.head):
-            raise BadHead(problem)
+        """Go on to a head that was read, or made to follow."""
         self.first_leaf = self.first_leaf or signed.head.leaf_bytes()[:LEAF_BYTES]
         self.last = signed
 

@@ -2,44 +2,26 @@
 from inputs that are there, and, where a notary has signed it, every message is the one that was signed.
 
 Memory is bounded: inputs are remembered up to a number (what is cited later is asked for), runs up to a number of
-bytes (what goes on later is read again), findings up to LIMIT (the rest is counted).
+bytes (what goes on later is read again), findings up to a number (the rest is counted).
 """
 
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from msgspec import Struct
-from msgspec.structs import replace
 
 from blackboard.board import Board, floor_of
 from blackboard.log import LogDamaged, Message
 from projections.audit import Auditor, Cited, Violation, causes, cited
 from projections.rebuild import fetch_cited
+from projections.verify_findings import Finding, Findings
 from projections.verify_signed import Comparison, SignedUpto
+from projections.witness import Witness
 from schemas.codec import NotAFactMessage, decode_facts
-from schemas.heads import Signed
 
-LIMIT = 100
-"""Findings that are kept."""
 INPUTS_KEPT = 50_000
 RUNS_KEPT_BYTES = 32_000_000
 """Bytes of the fact messages of the runs in memory."""
-MISSING, CHANGED = "missing", "changed"
-
-
-class Finding(Struct, frozen=True, kw_only=True):
-    """Something that is wrong: at sequence `seq` of the log, and up to `upto` where it is more than one message. `run`
-    and `version` name the event that it is about, where it is known to be about one."""
-
-    problem: str
-    seq: int
-    upto: int = 0
-    run: str = ""
-    version: int = 0
-    what: str = ""
-
-    def covers(self, seq: int) -> bool:
-        return self.seq <= seq <= max(self.seq, self.upto)
 
 
 class Verdict(Struct, frozen=True, kw_only=True):
@@ -72,13 +54,14 @@ OnProgress = Callable[[int, int], None]
 async def verify(
     board: Board,
     run: str = "",
-    heads: AsyncGenerator[Signed, None] | None = None,
+    witnesses: Sequence[Witness] = (),
+    key: str = "",
     on_progress: OnProgress | None = None,
 ) -> Verdict:
-    """Walk the whole log, or what belongs to one `run`, as it is at the call. `heads`: what the witnesses agree on.
-    Raises LogUnavailable, LogError."""
-    comparison = Comparison(heads, board.subjects, board.log.id, run) if heads else None
-    return await _Walk(board, run, comparison, on_progress).verdict()
+    """Walk the whole log, or what belongs to one `run`, as it is at the call; compare with what `witnesses` hold of the
+    notary whose public key is `key`. Raises LogUnavailable, LogError."""
+    walk = _Walk(board, run, await board.log.head(), on_progress)
+    return await walk.verdict(witnesses, key)
 
 
 class _Auditors:
@@ -121,56 +104,27 @@ class _Auditors:
         return auditor
 
 
-class _Findings:
-    """What is wrong, as it comes to light."""
-
-    def __init__(self) -> None:
-        self.listed: list[Finding] = []
-        self.more = 0
-
-    def add(self, finding: Finding) -> None:
-        if len(self.listed) < LIMIT:
-            self.listed.append(finding)
-        else:
-            self.more += 1
-
-    def about(self, seq: int, run: str, version: int) -> bool:
-        """Say which event it is that a finding at `seq` is about, unless that is known; whether there is one."""
-        for at, finding in enumerate(self.listed):
-            if finding.covers(seq):
-                if not finding.version:
-                    self.listed[at] = replace(finding, run=run, version=version)
-                return True
-        return False
-
-    def between(self, after: int, before: int) -> list[Finding]:
-        """Lost messages that lie there."""
-        return [
-            one for one in self.listed if one.what == MISSING and after < one.seq and max(one.seq, one.upto) < before
-        ]
-
-    def of_run(self, run: str) -> bool:
-        return any(one.run == run and one.version for one in self.listed)
-
-
 class _Walk:
-    def __init__(self, board: Board, run: str, comparison: Comparison | None, on_progress: OnProgress | None) -> None:
-        self._board, self._run, self._comparison, self._on_progress = board, run, comparison, on_progress
+    def __init__(self, board: Board, run: str, head: int, on_progress: OnProgress | None) -> None:
+        self._board, self._run, self._head, self._on_progress = board, run, head, on_progress
         self._auditors, self._inputs = _Auditors(board), dict[int, Cited]()
-        self._found = _Findings()
+        self._found = Findings(head)
+        self._comparison: Comparison | None = None
         self._broken: set[str] = set()
         self._messages = self._runs = self._events = self._ignored = self._cited = self._states = 0
-        self._head = 0
 
-    async def verdict(self) -> Verdict:
-        self._head = await self._board.log.head()
+    async def verdict(self, witnesses: Sequence[Witness], key: str) -> Verdict:
+        if witnesses:
+            self._comparison = Comparison(self._board, self._run, self._head, witnesses, key, self._found.lost)
         async for message in self._read():
             self._messages += 1
             await self._message(message)
         if self._run:
             await self._require_end()
         if self._comparison:
-            await self._compare_ends(self._comparison)
+            await self._comparison.finish()
+            for seq, problem in self._comparison.problems:
+                self._found.add(Finding(problem=problem, seq=seq))
         return Verdict(
             log=self._board.log.id,
             run=self._run,
@@ -182,7 +136,7 @@ class _Walk:
             states=self._states,
             ignored=self._ignored,
             signed=self._comparison.last if self._comparison else None,
-            findings=tuple(sorted(self._found.listed, key=lambda one: (one.seq, one.run))),
+            findings=self._found.in_order(),
             more=self._found.more,
         )
 
@@ -212,17 +166,15 @@ class _Walk:
         while position + 1 < seq:
             there = await self._board.log.get(position + 1)
             if there is None:
-                self._miss(position + 1, seq - 1)
+                await self._miss(position + 1, seq - 1)
                 return
             yield there
             position += 1
 
-    def _miss(self, first: int, last: int) -> None:
-        many = f"sequences {first} to {last} are missing" if last > first else "the message is missing"
-        problem = f"{many}: the log does not give back what was stored there"
-        self._found.add(Finding(problem=problem, seq=first, upto=last, what=MISSING))
-        if self._comparison:
-            self._comparison.passes_over()
+    async def _miss(self, first: int, last: int) -> None:
+        signed = await self._comparison.pass_over(last) if self._comparison else 0
+        if signed < last:
+            self._found.gap(max(first, signed + 1), last)
 
     async def _require_end(self) -> None:
         """Of one run: whether the log keeps back its last fact message."""
@@ -243,11 +195,9 @@ class _Walk:
 
     async def _message(self, message: Message) -> None:
         address = self._board.subjects.address(message.subject)
-        fits = self._comparison is None or await self._comparison.fits(message)
         run = address.run if address else ""
-        if not fits:
-            problem = "the message is not the one that the notary signed there"
-            self._found.add(Finding(problem=problem, seq=message.seq, run=run, what=CHANGED))
+        if self._comparison and (signed := await self._comparison.fits(message)):
+            self._found.changed(signed, message.subject)
         if address is None:
             self._no_address(message)
         elif address.family == "fact":
@@ -271,8 +221,8 @@ class _Walk:
         if run not in self._broken:
             await self._audit(run, message)
         self._found.about(message.seq, run, first)
-        if self._found.listed:
-            self._name_causes(run, message, first)
+        for number, seq in enumerate(causes(message) if self._found.listed else ()):
+            self._found.about(seq, run, first + number)
 
     async def _audit(self, run: str, message: Message) -> None:
         before = 0
@@ -288,54 +238,7 @@ class _Walk:
             self._auditors.keep(run, auditor, len(message.data))
         except Violation as violation:
             self._broken.add(run)
-            self._violated(violation, before)
-
-    def _violated(self, violation: Violation, before: int) -> None:
-        """A violation that follows from a finding says which event that finding is about."""
-        run, version = violation.run, violation.version
-        if violation.cause and self._found.about(violation.cause, run, version):
-            return
-        if self._found.about(violation.seq, run, version) or self._found.of_run(run):
-            return
-        lost = self._found.between(before, violation.seq)
-        if len(lost) == 1 and not lost[0].version:
-            self._found.about(lost[0].seq, run, version)
-            return
-        self._found.add(Finding(problem=violation.problem, seq=violation.seq, run=run, version=version))
-
-    def _name_causes(self, run: str, message: Message, first: int) -> None:
-        for number, seq in enumerate(causes(message)):
-            self._found.about(seq, run, first + number)
-
-    # -- what was signed --
-
-    async def _compare_ends(self, comparison: Comparison) -> None:
-        await comparison.finish()
-        for seq, problem in comparison.problems:
-            self._found.add(Finding(problem=problem, seq=seq))
-        last = comparison.last
-        if last is None or last.log != self._board.log.id:
-            return
-        upto = last.seq if self._head >= last.seq or await self._board.log.head() < last.seq else self._head
-        if self._head < upto:
-            problem = f"the log ends at sequence {self._head}, and was signed up to {upto}: its end was cut off"
-            self._found.add(Finding(problem=problem, seq=self._head + 1, upto=upto, what=MISSING))
-        for run, there in comparison.lost.items():
-            if there.seq <= upto:  # what lies above was appended, and signed, while the log was being read
-                await self._lost_end(run, there.version, there.seq)
-
-    async def _lost_end(self, run: str, version: int, seq: int) -> None:
-        """A run was signed up to `version`, by a message that did not come."""
-        try:
-            now = (await self._auditors.of(run, self._head + 1)).folded.state.version
-        except Violation:
-            return  # named already
-        if now >= version:
-            return
-        if not any(one.run == run for one in self._found.listed) and self._found.about(seq, run, now + 1):
-            return
-        problem = f"lost: the run was signed up to event {version}, in the message at sequence {seq}"
-        self._found.add(Finding(problem=problem, seq=seq, run=run, version=now + 1))
+            self._found.violated(violation, before)
 
 
 def _numbers(message: Message) -> tuple[int, int]:

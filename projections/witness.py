@@ -49,43 +49,61 @@ class Witness(Protocol):
 
 Lacking = Callable[[Witness, Signed], Awaitable[None]]
 """Told of a head that a witness does not hold, and another does."""
+Doubtful = Callable[[WitnessSpoilt], None]
+"""Told of a witness that is not read any further, since others hold what the notary left."""
 
 
 async def agreed(
-    witnesses: Sequence[Witness], succession: Succession, lacking: Lacking | None = None
+    witnesses: Sequence[Witness],
+    succession: Succession,
+    lacking: Lacking | None = None,
+    doubtful: Doubtful | None = None,
 ) -> AsyncGenerator[Signed, None]:
     """The heads that the witnesses hold, in order, each once and checked. They may hold different numbers of them.
-    Raises WitnessSpoilt at the first head that is wrong or about which they contradict each other, LogError."""
+
+    Raises WitnessSpoilt at the first head that is wrong: without `doubtful` of any witness, else of all that are left.
+    Raises it too where the notary's key has signed two heads with one number, and LogError."""
     async with AsyncExitStack() as stack:
         reading = {one.name: await stack.enter_async_context(aclosing(one.read())) for one in witnesses}
-        ended: dict[str, Witness] = {}
-        while True:
+        ended: list[Witness] = []
+        while reading:
             lines: dict[str, bytes] = {}
             for witness in witnesses:
-                if witness.name in ended:
+                if witness.name not in reading:
                     continue
                 line = await anext(reading[witness.name], None)
                 if line is None:
-                    ended[witness.name] = witness
+                    del reading[witness.name]
+                    ended.append(witness)
                 else:
                     lines[witness.name] = line
             if not lines:
                 return
-            signed = _one_of(lines, succession)
-            for witness in ended.values():
-                if lacking is not None:
+            signed, spoilt = _one_of(lines, succession)
+            for other in spoilt:
+                if doubtful is None or signed is None:
+                    raise other
+                doubtful(other)
+                del reading[other.witness]
+            assert signed is not None
+            succession.follow(signed)
+            if lacking is not None:
+                for witness in ended:
                     await lacking(witness, signed)
             yield signed
 
 
-def _one_of(lines: dict[str, bytes], succession: Succession) -> Signed:
-    """The next head, of which all witnesses that hold it must hold the same bytes."""
-    number = succession.number + 1
-    (name, line), *others = lines.items()
-    for other, its in others:
-        if its != line:
-            raise WitnessSpoilt(other, number, f"it is another one than that which {name} holds")
-    try:
-        return succession.take(line)
-    except BadHead as error:
-        raise WitnessSpoilt(name, number, str(error)) from None
+def _one_of(lines: dict[str, bytes], succession: Succession) -> tuple[Signed | None, list[WitnessSpoilt]]:
+    """The next head, and the witnesses that hold something else in its place. Raises WitnessSpoilt where the notary
+    signed both."""
+    number, signed, spoilt = succession.number + 1, None, list[WitnessSpoilt]()
+    for name, line in lines.items():
+        try:
+            read = succession.read(line)
+        except BadHead as error:
+            spoilt.append(WitnessSpoilt(name, number, str(error)))
+            continue
+        if signed is not None and signed.line != line:
+            raise WitnessSpoilt(name, number, "the notary signed it and another one with that number: two of them ran")
+        signed = read
+    return signed, spoilt

@@ -7,6 +7,7 @@ the line before them, and cover its messages without a gap. Source: docs/auditin
 
 import base64
 import hashlib
+import struct
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,8 +16,8 @@ from msgspec import Meta, Struct
 from schemas.codec import canonical, sha256
 from schemas.events import Digest
 
-HEAD_MESSAGES = 2_048
-"""Messages that one head covers at most, so that it fits into a message of 1 MB whatever runs they belong to."""
+HEAD_MESSAGES = 1_024
+"""Messages that one head covers at most, so that it fits into a message of 1 MB whatever lies on the log."""
 LEAF_BYTES = 16
 """Of the digest of each message, so many bytes stand in the head: they tell which message was changed."""
 DOMAIN = b"blackboard head\n"
@@ -29,18 +30,21 @@ class BadHead(ValueError):
     """A line that is no head, or none of this notary."""
 
 
-class RunHead(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Where a run stood: its version, the chain `h` after that event, and the sequence of the message that holds it."""
+class Facts(Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A fact message: its sequence, the numbers of its first and its last event, and the chain `h` of the run after
+    it."""
 
-    version: int
-    h: Digest
     seq: int
+    first: int
+    last: int
+    h: Digest
 
 
 class Head(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The messages of `log` above sequence `after` up to `seq`. `digest` is the chain over all messages from the first
-    one on, `leaves` what tells each of the messages covered here (base64), `runs` how far the runs came that went
-    further in them. `prev`: SHA-256 of the line before this one, empty for the first. `at_ms`: the notary's clock."""
+    one on. Of the messages covered here, in base64: `leaves`, LEAF_BYTES of the digest of each, and `places`, two bytes
+    for each, little-endian: which of `subjects` it lies on. `facts` are those among them that take a run further.
+    `prev`: SHA-256 of the line before this one, empty for the first. `at_ms`: the notary's clock."""
 
     v: Literal[1] = 1
     log: str
@@ -51,18 +55,30 @@ class Head(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     seq: Whole
     digest: Digest
     leaves: str
-    runs: dict[str, RunHead]
+    subjects: tuple[str, ...]
+    places: str
+    facts: tuple[Facts, ...]
     at_ms: int
 
     def leaf_bytes(self) -> bytes:
         """LEAF_BYTES for each message covered. Raises BadHead."""
+        return self._bytes(self.leaves, LEAF_BYTES)
+
+    def subject_numbers(self) -> tuple[int, ...]:
+        """For each message covered the number of its subject in `subjects`, from 0. Raises BadHead."""
+        numbers = struct.unpack(f"<{self.seq - self.after}H", self._bytes(self.places, 2))
+        if max(numbers) >= len(self.subjects):
+            raise BadHead("it speaks of a subject that it does not name")
+        return numbers
+
+    def _bytes(self, text: str, each: int) -> bytes:
         try:
-            leaves = base64.b64decode(self.leaves, validate=True)
+            found = base64.b64decode(text, validate=True)
         except ValueError:
-            raise BadHead("its leaves are no base64") from None
-        if len(leaves) != LEAF_BYTES * (self.seq - self.after):
-            raise BadHead(f"it has {len(leaves)} bytes of leaves for sequences {self.after + 1} to {self.seq}")
-        return leaves
+            raise BadHead("a field of it is no base64") from None
+        if len(found) != each * (self.seq - self.after):
+            raise BadHead(f"it holds {len(found)} bytes for sequences {self.after + 1} to {self.seq}")
+        return found
 
 
 class Signed(Struct, frozen=True):
