@@ -17,6 +17,9 @@ from schemas.subjects import Subjects
 LOG_ID = "blackboard-log"
 """The key in the log stream's metadata that holds the log's id."""
 
+RESTORING = "blackboard-restoring"
+"""The key in a stream's metadata that says that a restore is not complete."""
+
 _NANOSECONDS = 1_000_000_000
 
 _NEVER = {
