@@ -21,7 +21,7 @@ from blackboard.backup_file import BackupWriter, Beginning, Header
 from blackboard.jetstream_streams import NoBoard, log_id_of
 from blackboard.log import LogDamaged, LogError, LogUnavailable
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError
+from blackboard.nats_errors import ApiError, Disconnected
 from schemas.subjects import Subjects
 
 CHUNK_BYTES = 128 * 1024
@@ -163,12 +163,18 @@ class _Snapshot:
             size += len(message.data)
             tell(size)
             if message.reply:
-                await self._connection.publish(message.reply)
+                await self._go_on(message.reply)
         headers = message.headers or {}
         status = headers.get("Status", "")
         if status != "204" and (status or number > 1):  # it says nothing where all was in one chunk
             why = headers.get("Description") or status or "it ended without a word"
             raise BackupFailed(f"no backup: the server gave up the copy of {self.stream}: {why}")
+
+    async def _go_on(self, reply: str) -> None:
+        try:
+            await self._connection.publish(reply)
+        except Disconnected as lost:
+            raise LogUnavailable(f"no backup: {lost}") from None
 
     async def _next(self) -> Msg:
         try:

@@ -1,9 +1,9 @@
 """A board out of a file that `jetstream_backup` wrote, on a server that has no such board.
 
 The server stores a snapshot message by message, so a restore that is cut off leaves a stream that looks like a shorter
-one. Therefore each is made under a mark, in its metadata, and on subjects that nobody uses; when all are complete they
-get their true configuration, the log last. Until then no board is there, and what has the mark is removed by the next
-restore.
+one. Therefore each is made under a mark, in its metadata, and on subjects that nobody uses, the log first; when all are
+complete they get their true configuration, the log last. Until then no board is there and none can be made, and what
+has the mark is removed by the next restore.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ async def restore(
     await clear_place(connection, subjects)
     mark = secrets.token_hex(16)
     try:
-        for part in reversed(file.parts):  # the log last
+        for part in file.parts:  # the log first: while it is there, marked, nobody else makes it
             await _send(connection, file, part, mark, replicas, tell)
         await _delete(connection, subjects.task_stream)  # tasks of a log that was here before
         for part in reversed(file.parts):
@@ -67,10 +67,8 @@ async def clear_place(connection: Connection, subjects: Subjects) -> None:
     """Raise BoardExists unless the board's streams are absent; what a restore left that was cut off is removed."""
     marks = {stream: await _mark_of(connection, stream) for stream in subjects.kept}
     there = [stream for stream, mark in marks.items() if mark is not None]
-    if not there:
-        return
-    # The log gets its true configuration last, so while it has the mark, all of it is the rest of one restore.
-    if not marks[subjects.log_stream] and not all(marks[stream] for stream in there):
+    # The log is made first and released last, so while it has the mark, all of it is the rest of one restore.
+    if there and not marks[subjects.log_stream]:
         raise BoardExists(
             f"board {subjects.board!r} exists at {connection.url} ({', '.join(there)}), and a restore replaces "
             "nothing: use another server, or remove those streams as its administrator"
@@ -150,13 +148,9 @@ async def _undo(connection: Connection, subjects: Subjects, mark: str) -> bool:
     """Remove what this restore made unless it is complete; whether there is nothing left of it."""
     with contextlib.suppress(LogError, TimeoutError):
         async with asyncio.timeout(CLEAN_UP_S):
-            marks = [await _mark_of(connection, stream) for stream in subjects.kept]
-            log, *others = marks
-            ours = log == mark or (log is None and mark in others)
-            if ours:
-                for stream, found in reversed(list(zip(subjects.kept, marks, strict=True))):
-                    if found is not None:
-                        await _delete(connection, stream)
+            if await _mark_of(connection, subjects.log_stream) == mark:
+                for stream in reversed(subjects.kept):
+                    await _delete(connection, stream)
             return True
     return False
 

@@ -107,6 +107,11 @@ async def make_stream(
 
 def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
     """Raise StreamMismatch when the stream deviates from what it must be."""
+    if (actual.get("metadata") or {}).get(RESTORING):
+        raise StreamMismatch(
+            f"stream {expected['name']} is no board yet: a restore of it was not completed, or goes on; "
+            "do it again with `blackboard restore`"
+        )
     for key, wanted in expected.items():
         found = actual.get(key)
         if isinstance(wanted, list):
