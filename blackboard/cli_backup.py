@@ -15,6 +15,8 @@ from blackboard.options import BoardOptions, board_options
 if TYPE_CHECKING:
     from blackboard.backup_file import BackupFile
     from blackboard.jetstream_backup import Tell
+    from blackboard.nats_connection import Connection
+    from blackboard.settings import Settings
 
 _FILE = click.Path(path_type=Path, dir_okay=False)
 _here = click.option("--here", is_flag=True, help="Run the server of this folder meanwhile, where none runs.")
@@ -36,12 +38,11 @@ def backup(options: BoardOptions, file: Path, force: bool, here: bool) -> None:
 
 async def _back_up(options: BoardOptions, url: str, file: Path, force: bool) -> None:
     from blackboard.jetstream_backup import back_up
-    from blackboard.nats_connection import connect
-    from blackboard.settings import load
     from schemas.subjects import Subjects
 
-    subjects = Subjects(load(url, options.board, options.name).board)
-    connection = await connect(url, "backup")
+    settings = _settings(options, url)
+    subjects = Subjects(settings.board)
+    connection = await _connect(settings)
     try:
         with _progress(options) as tell:
             copied = await back_up(connection, subjects, file, replace=force, tell=tell)
@@ -92,10 +93,9 @@ def restore(options: BoardOptions, file: Path, check: bool, replicas: int | None
 
 async def _restore(options: BoardOptions, url: str, found: "BackupFile", replicas: int | None) -> None:
     from blackboard.jetstream_restore import clear_place, restore
-    from blackboard.nats_connection import connect
     from schemas.subjects import Subjects
 
-    connection = await connect(url, "restore")
+    connection = await _connect(_settings(options, url))
     try:
         await clear_place(connection, Subjects(found.header.board))  # before a long look at the file
         with _progress(options) as tell:
@@ -131,6 +131,20 @@ def _check_name(options: BoardOptions, found: "BackupFile") -> None:
             f"{found.path} holds board {found.header.board!r}, and its messages carry that name: "
             "restore it without --board, on a server that has no such board"
         )
+
+
+def _settings(options: BoardOptions, url: str) -> "Settings":
+    from blackboard.settings import load
+
+    return load(url, options.board, options.name, options.creds)
+
+
+async def _connect(settings: "Settings") -> "Connection":
+    """As the administrator: nobody else copies or makes streams."""
+    from blackboard.nats_connection import connect
+    from schemas.access import Role
+
+    return await connect(settings.nats, "backup", credentials=settings.credentials([Role.ADMIN]))
 
 
 @contextlib.contextmanager
