@@ -18,6 +18,7 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.backup_file import BackupWriter, Beginning, Header
+from blackboard.jetstream_read import Reader
 from blackboard.jetstream_streams import NoBoard, log_id_of
 from blackboard.log import LogDamaged, LogError, LogUnavailable
 from blackboard.nats_connection import Connection
@@ -30,6 +31,8 @@ WINDOW_BYTES = 1024 * 1024
 ANSWER_TIMEOUT_S = 30.0
 PATIENCE_S = 15.0
 """Without a chunk. The server itself gives up after 5 s without an acknowledgement, and says so."""
+
+LOOK_S = 0.2
 
 Tell = Callable[[str, int, int], object]
 """Hears of a stream's name, the bytes that were copied of it, and how many there are (compressed: fewer)."""
@@ -51,8 +54,8 @@ class Copied(NamedTuple):
 async def back_up(
     connection: Connection, subjects: Subjects, path: Path, *, replace: bool = False, tell: Tell = lambda *_: None
 ) -> Copied:
-    """Copy the board into the file at `path`, which `replace` replaces where it exists. Raises NoBoard, LogDamaged
-    where the log lacks messages, BackupFailed, LogUnavailable, OSError; then there is no new file."""
+    """Copy the board into the file at `path`, which `replace` replaces where it exists. Raises NoBoard, BackupFailed
+    (where something is damaged, too), LogUnavailable, OSError; then there is no new file."""
     with _whole_or_nothing(path, replace) as file:
         return await _copy(connection, subjects, file, tell)
 
@@ -62,14 +65,16 @@ async def _copy(connection: Connection, subjects: Subjects, file: BinaryIO, tell
     async with _snapshot(connection, log) as snapshot:
         said = await _begin(connection, snapshot)
         state = said["state"]
-        _check_dense(log, state)
         log_id = log_id_of(subjects, said["config"])
         header = Header(board=subjects.board, log=log_id, last=state["last_seq"], streams=subjects.kept)
         writer = BackupWriter(file, header)
         await _write(writer, snapshot, said, tell)
+    await _check_readable(connection, log, state, dense=True)  # from a log nothing is ever removed
     for stream in others:
         async with _snapshot(connection, stream) as snapshot:
-            await _write(writer, snapshot, await _begin(connection, snapshot), tell)
+            said = await _begin(connection, snapshot)
+            await _write(writer, snapshot, said, tell)
+        await _check_readable(connection, stream, said["state"], dense=False)
     trailer = writer.close()
     return Copied(header, state["messages"], writer.bytes, trailer.sha256)
 
@@ -89,14 +94,33 @@ async def _write(writer: BackupWriter, snapshot: "_Snapshot", said: dict[str, An
     writer.end()
 
 
-def _check_dense(stream: str, state: Mapping[str, Any]) -> None:
-    """Nothing is ever removed from a log, so what is not there was lost."""
-    if state["last_seq"] and (state["first_seq"], state["messages"]) != (1, state["last_seq"]):
-        lost = state["last_seq"] - state["messages"]
-        raise LogDamaged(
-            min([*(state.get("deleted") or ()), 1 if state["first_seq"] > 1 else state["last_seq"]]),
-            f"{lost} of the {state['last_seq']} messages of {stream} are lost, so no backup was made: "
-            "keep the ones that you have",
+async def _check_readable(connection: Connection, stream: str, state: Mapping[str, Any], dense: bool) -> None:
+    """Raise unless the server gives every message back that it counts: it copies without a word what is left where it
+    finds one damaged. A `dense` stream lacks no sequence."""
+    last, found = state["last_seq"], 0
+    reader = Reader(connection, stream, () if dense else [">"], headers_only=True)
+    try:
+        async with asyncio.timeout(PATIENCE_S) as limit:
+            await reader.open()
+            while reader.position < last:
+                messages = await reader.next()
+                found += sum(one.seq <= last for one in messages)
+                if messages:
+                    limit.reschedule(asyncio.get_running_loop().time() + PATIENCE_S)
+                elif found >= state["messages"]:
+                    break
+                else:
+                    await asyncio.sleep(LOOK_S)  # on a cluster it may not be there yet
+    except TimeoutError:
+        pass
+    except LogDamaged as damaged:
+        raise BackupFailed(f"no backup: {damaged}; keep the ones that you have") from damaged
+    finally:
+        await reader.close()
+    if found != state["messages"] or (dense and found != last):
+        raise BackupFailed(
+            f"no backup: {stream} gives {found} messages back and should have {last if dense else state['messages']}: "
+            "it is damaged, so keep the backups that you have"
         )
 
 
