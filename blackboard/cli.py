@@ -37,6 +37,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "notarize": ("projections.cli_notary:notarize", "Sign at intervals what the log holds, for witnesses."),
     "replay": ("supervisor.cli:replay", "Decide recorded runs again, and compare every event."),
     "export": ("projections.cli:export", "Write a recorded run, or the whole log, into a file."),
+    "backup": ("blackboard.cli_backup:backup", "Copy the board, its log and its blobs, into a file."),
+    "restore": ("blackboard.cli_backup:restore", "Make a board out of such a file, where there is none."),
     "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
     "a2a": ("projections.cli_a2a:a2a", "Serve the board to other agents over A2A."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
