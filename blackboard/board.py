@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from blackboard import jetstream
 from blackboard.announcements import Announcements
 from blackboard.blobs import Blobs
+from blackboard.credentials import Credentials
 from blackboard.log import Log, Message
 from blackboard.queue import Queue
 from schemas.subjects import Subjects
@@ -32,12 +33,17 @@ def floor_of(message: Message | None) -> int:
 
 @asynccontextmanager
 async def open_board(
-    url: str, board: str = "main", name: str = "blackboard", create: bool = False
+    url: str,
+    board: str = "main",
+    name: str = "blackboard",
+    create: bool = False,
+    credentials: Credentials | None = None,
 ) -> AsyncIterator[Board]:
     """Connect to the board `board` on the NATS server at `url`; `create` makes its streams where they do not exist.
+    `credentials`: whose identity it is; none where the server asks for none.
 
     Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
     """
     subjects = Subjects(board)
-    async with jetstream.open_board(url, subjects, name, create) as ports:
+    async with jetstream.open_board(url, subjects, name, create, credentials) as ports:
         yield Board(subjects, *ports)

@@ -22,6 +22,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "inbox": ("projections.cli:inbox", "List what waits for people."),
     "supervise": ("supervisor.cli:supervise", "Run a supervisor."),
     "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
+    "offer": ("specialists.cli_access:offer", "Put contracts and playbooks into the catalogue, and run nothing."),
     "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),
     "try": ("specialists.cli:try_", "Run a specialist on one input, with no board."),
     "eval": ("specialists.cli:eval_", "Play the scenarios of a team, simulated or live."),
@@ -37,6 +38,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "mcp": ("projections.cli_mcp:mcp", "Serve the board to MCP clients: publish, wait, facts, why, inbox."),
     "a2a": ("projections.cli_a2a:a2a", "Serve the board to other agents over A2A."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
+    "access": ("specialists.cli_access:access", "Make credentials for a secured server, and take them back."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }
 """verb -> ("package.module:command", help)"""

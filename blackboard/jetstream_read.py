@@ -231,7 +231,8 @@ class Reader:
         await listener.close()
         if self._connection.is_up:
             with contextlib.suppress(LogUnavailable):  # the server takes it away by itself when nobody listens
-                await self._connection.publish(f"$JS.API.CONSUMER.DELETE.{self._stream}.{self._name}")
+                subject = f"CONSUMER.DELETE.{self._stream}.{self._name}"
+                await self._connection.publish(self._connection.api_subject(subject))
 
     def _on_reconnect(self) -> None:
         self._doubt = self._doubt or _Doubt()

@@ -188,7 +188,8 @@ async def test_older_release_hands_over_what_it_leaves_alone(caplog: pytest.LogC
         ended = await table.ended("r1", "r2", within_s=SILENCE_S + 4)
         assert [folded.state.end for folded in ended] == ["DONE", "DONE"]
         assert await roles(table, older, again) == [again]
-        assert set(older.supervisor.committer.left) >= {"r1"}
+        assert set(older.supervisor.committer.left) == {"r1"}
+        assert again.supervisor.announcing._standing._others["older"].said.leaves == {"r1"}
         assert again.supervisor.committer.left == {}
         assert sum("run r1 is left alone" in record.getMessage() for record in caplog.records) == 1
 
