@@ -21,6 +21,7 @@ VERBS: dict[str, tuple[str, str]] = {
     "answer": ("projections.cli:answer", "Answer a question of a run."),
     "inbox": ("projections.cli:inbox", "List what waits for people."),
     "supervise": ("supervisor.cli:supervise", "Run a supervisor."),
+    "status": ("projections.cli_status:status", "Show which supervisor is active, who stands by, and what waits."),
     "attach": ("specialists.cli:attach", "Run specialists and teams on the board."),
     "offer": ("specialists.cli_access:offer", "Put contracts and playbooks into the catalogue, and run nothing."),
     "detach": ("specialists.cli:detach", "Withdraw a specialist from the catalogue."),
