@@ -12,6 +12,7 @@ from nacl.signing import SigningKey
 
 from blackboard.board import Board, open_board
 from blackboard.client import Client
+from blackboard.jetstream import JetStreamLog
 from blackboard.log import Append, Message
 from blackboard.server import EmbeddedServer
 from projections.audit import recorded as events_of
@@ -151,7 +152,11 @@ def _places(board: Board, messages: list[Message]) -> dict[int, Place]:
     return found
 
 
-async def verdict_on(url: str, heads: Path | None, run: str = "") -> Verdict:
+async def verdict_on(url: str, heads: Path | None, run: str = "", direct: bool = False) -> Verdict:
+    """`direct`: as an identity reads that may make no consumer."""
     async with open_board(url) as board:
+        if direct:
+            assert isinstance(board.log, JetStreamLog)
+            board.log._direct = True
         witnesses = [FileWitness(heads)] if heads else []
         return await verify(board, run, witnesses, PUBLIC)
