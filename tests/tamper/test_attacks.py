@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from blackboard.jetstream_streams import StreamMismatch
-from tests.end_to_end.support import call, past_the_client
+from tests.end_to_end.support import call, call_each, past_the_client
 from tests.plugins.figures import Figures
 from tests.tamper import attacks, live
 from tests.tamper.attacks import Attack
@@ -152,3 +152,45 @@ async def test_what_the_command_says(recorded: Recorded, tmp_path: Path) -> None
         assert alone.code == 1
         assert f"sequence {seq}, run two, event {recorded.places[seq].version}: the message is missing" in alone.out
         assert "no head of a notary vouches for its end: 1 thing wrong" in alone.out
+
+
+READ_PATHS = {
+    "show": ["show", "two"],
+    "why": ["why", "two", "seen.x"],
+    "watch": ["watch", "two"],
+    "rebuild": ["rebuild", "two"],
+    "rebuild --check": ["rebuild", "two", "--check"],
+    "rebuild --all": ["rebuild", "--all"],
+    "replay": ["replay", "two"],
+    "replay --all": ["replay", "--all"],
+    "export": ["export", "two", "out.jsonl"],
+    "export --all": ["export", "--all", "out.jsonl"],
+    "verify": ["verify"],
+    "verify --run": ["verify", "--run", "two"],
+}
+
+
+@pytest.mark.parametrize("how", ["dropped", "flipped"])
+async def test_every_read_path_names_the_event(recorded: Recorded, tmp_path: Path, how: str) -> None:
+    """A fact message in the middle of a run is gone, or one digit of it is another one, which breaks the chain after
+    it."""
+    seq = recorded.sequences(".fact.two")[1]
+    version = recorded.places[seq].version
+    following = recorded.places[recorded.sequences(".fact.two")[2]].version
+    attack = attacks.dropped(recorded, seq, seq)
+    if how == "flipped":
+        data = recorded.message(seq).data
+        at = data.rindex(b'"confidence":0.5') + len(b'"confidence":0.')
+        attack = attacks.data_changed(recorded, seq, data[:at] + b"6" + data[at + 1 :])
+    async with recorded.restored(tmp_path / "copy", attack.do) as url:
+        words = [[*words, "--nats", url] for words in READ_PATHS.values()]
+        told = await call_each([[str(tmp_path / w) if w == "out.jsonl" else w for w in one] for one in words])
+    events = [following] if how == "flipped" else [version, following]
+    expected = [f"{name} {event}" for event in events for name in ("run two, event", "two  event")]
+    expected += [f"log damaged at sequence {seq}"] if how == "dropped" else []
+    silent = {
+        name: one
+        for name, one in zip(READ_PATHS, told, strict=True)
+        if one.code != 1 or not any(words in one.out + one.err for words in expected)
+    }
+    assert silent == {}
