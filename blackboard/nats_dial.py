@@ -65,6 +65,12 @@ async def dial(
         last[:] = [error]
         if "authorization" in str(error).lower() and not refused.done():
             refused.set_exception(NotPermitted(f"{url} does not accept the credentials of {name!r}"))
+        if "maximum control line" in str(error).lower() and not refused.done():
+            refused.set_exception(
+                NotPermitted(
+                    f"{url} takes no credentials as long as those of {name}: give it `max_control_line: 65536`"
+                )
+            )
         on_error(error)
 
     connecting = asyncio.create_task(_connect(client, url, name, hear, options))
