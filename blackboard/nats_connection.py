@@ -7,6 +7,7 @@ used: its future never resolves on an error (nats.py issue 985), and it is slowe
 
 import asyncio
 import contextlib
+import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -21,6 +22,7 @@ from blackboard.log import LogError, LogUnavailable, NotPermitted
 from blackboard.nats_answers import Answers
 from blackboard.nats_dial import FastClient, dial
 from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, status_of
+from blackboard.nats_tls import CA
 
 ANSWER_TIMEOUT_S = 2.0
 
@@ -36,7 +38,7 @@ class Connection:
         self.url = url
         self.last_answer_at: float = 0
         """Loop time at which the last answer to anything came."""
-        self._client: Client = FastClient()
+        self._client = FastClient()
         self._inbox = ""
         self.answers = Answers()
         self._up = asyncio.Event()
@@ -237,14 +239,18 @@ class Listener:
             await self._subscription.unsubscribe()
 
 
-async def connect(url: str, name: str = "blackboard", *, timeout_s: float = 5.0, **options: Any) -> Connection:
+async def connect(
+    url: str, name: str = "blackboard", *, timeout_s: float = 5.0, ca: str | None = None, **options: Any
+) -> Connection:
     """Connect to the NATS server at `url` (of a cluster: several, separated by commas) under `name`, which the server
     shows to its operator.
 
-    `options` go to nats-py: `user_credentials`, `nkeys_seed`, `user`, `password`, `tls`, `inbox_prefix`.
+    `ca` is the file of the authorities that may vouch for the server [default: $BLACKBOARD_CA]. With one, or where the
+    URL begins with tls://, nothing is said to a server without TLS.
+    `options` go to nats-py: `user_credentials`, `nkeys_seed`, `user`, `password`, `inbox_prefix`.
     Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials and
-    ServerUnsuitable for a server older than 2.15 or without JetStream.
+    ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted.
     """
     connection = Connection(url)
-    await connection.open(name, timeout_s, **options)
+    await connection.open(name, timeout_s, ca=os.environ.get(CA, "") if ca is None else ca, **options)
     return connection
