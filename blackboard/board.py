@@ -5,7 +5,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from blackboard import jetstream
+from blackboard.announcements import Announcements
 from blackboard.blobs import Blobs
+from blackboard.credentials import Credentials
 from blackboard.log import Log, Message
 from blackboard.queue import Queue
 from schemas.subjects import Subjects
@@ -13,12 +15,13 @@ from schemas.subjects import Subjects
 
 @dataclass(frozen=True)
 class Board:
-    """`name` is that of the process, for the server's list of connections."""
+    """`announcements`: where supervisors say who is active; without it each takes it that it is."""
 
     subjects: Subjects
     log: Log
     queue: Queue
     blobs: Blobs
+    announcements: Announcements | None = None
 
 
 def floor_of(message: Message | None) -> int:
@@ -30,12 +33,18 @@ def floor_of(message: Message | None) -> int:
 
 @asynccontextmanager
 async def open_board(
-    url: str, board: str = "main", name: str = "blackboard", create: bool = False
+    url: str,
+    board: str = "main",
+    name: str = "blackboard",
+    create: bool = False,
+    credentials: Credentials | None = None,
+    ca: str = "",
 ) -> AsyncIterator[Board]:
     """Connect to the board `board` on the NATS server at `url`; `create` makes its streams where they do not exist.
+    `credentials`: whose identity it is; none where the server asks for none. `ca`: see `nats_connection.connect`.
 
     Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
     """
     subjects = Subjects(board)
-    async with jetstream.open_board(url, subjects, name, create) as (log, queue, blobs):
-        yield Board(subjects, log, queue, blobs)
+    async with jetstream.open_board(url, subjects, name, create, credentials, ca) as ports:
+        yield Board(subjects, *ports)

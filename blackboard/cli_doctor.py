@@ -60,11 +60,11 @@ async def _board(options: BoardOptions) -> list[Finding]:
 
 
 async def _on_server(settings: Any) -> AsyncIterator[Finding]:
-    from blackboard.board import floor_of, open_board
+    from blackboard.board import floor_of
     from blackboard.client import Client
     from blackboard.queue import QueueGone
 
-    async with open_board(settings.nats, settings.board, name="doctor") as board:
+    async with settings.open("doctor") as board:
         yield Finding("server", "ok", f"{settings.nats}, with JetStream and a version that serves")
         yield Finding("log", "ok", f"{board.subjects.log_stream}, id {board.log.id}, {await board.log.head()} messages")
         last = await board.log.last(board.subjects.every("fact"))

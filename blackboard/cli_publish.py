@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 if TYPE_CHECKING:
     from schemas.goals import Budget
@@ -71,12 +72,11 @@ async def _publish(
     deadline: str | None,
 ) -> str:
     from blackboard.arguments import goal_input
-    from blackboard.board import open_board
     from blackboard.client import Client
 
     limits, deadline_s = read_budget(budget), read_duration(deadline) if deadline is not None else None
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="publisher") as board:
+    async with settings.open("publisher", Role.PUBLISHER) as board:
         client = Client(board, settings.name)
         playbook = await client.playbook(team)
         input = goal_input(words, whole, playbook.input)

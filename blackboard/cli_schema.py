@@ -82,11 +82,10 @@ def _fact_schema() -> dict[str, Any]:
 
 
 async def _of_board(options: BoardOptions, subject: str | None) -> dict[str, Any]:
-    from blackboard.board import open_board
     from blackboard.client import BadInput, Client
 
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="schema") as board:
+    async with settings.open("schema") as board:
         view = await Client(board, settings.name).catalogue()
     teams = {playbook.team: playbook for playbook in view.teams()}
     specialists = {contract.specialist: contract for contract in view.contracts()}

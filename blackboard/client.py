@@ -186,11 +186,18 @@ class Client:
         return _sequence(await self._send(run, Append(subject, encode(signal))))
 
     async def offer(self, contract: Contract) -> int:
-        """Put a contract into the catalogue, unless it stands there as it is; its sequence."""
+        """Put a contract into the catalogue, unless it stands there as it is; its sequence. Raises BadInput, and
+        NotPermitted where another stands there and this identity may not replace it."""
         problem = read_contract(data := _bytes(contract), contract.specialist)
         if isinstance(problem, str):
             raise BadInput(f"the contract of {contract.specialist!r}: {problem}")
-        return await self._put(self.board.subjects.contract(contract.specialist), data)
+        try:
+            return await self._put(self.board.subjects.contract(contract.specialist), data)
+        except NotPermitted as error:
+            raise NotPermitted(
+                f"the contract of {contract.specialist} on the board is not this one, and {error}: "
+                "let the operator put it there, with `blackboard offer`"
+            ) from error
 
     async def withdraw(self, specialist: str) -> int:
         """Take a specialist out of the catalogue: new tasks go to others."""

@@ -9,12 +9,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
+from blackboard.credentials import Credentials
 from blackboard.jetstream_append import BATCH_FROM, Appender
 from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import make_log, read_log_id
-from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, Stored
+from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, NotPermitted, Stored
+from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect
 from schemas.subjects import Subjects
 
@@ -197,6 +199,7 @@ class Ports(NamedTuple):
     log: JetStreamLog
     queue: JetStreamQueue
     blobs: JetStreamBlobs
+    announcements: NatsAnnouncements
 
 
 async def create_board(connection: Connection, subjects: Subjects, *, replicas: int = 1) -> Ports:
@@ -213,26 +216,39 @@ async def create_board(connection: Connection, subjects: Subjects, *, replicas: 
 
 
 async def attach(connection: Connection, subjects: Subjects) -> Ports:
-    """Attach to a board that exists. Raises NoBoard, StreamMismatch, LogUnavailable, LogError."""
-    return _ports(connection, subjects, await read_log_id(connection, subjects))
+    """Attach to a board that exists. A specialist's identity appends to the log, and may not know its id.
+    Raises NoBoard, StreamMismatch, LogUnavailable, LogError."""
+    try:
+        log_id = await read_log_id(connection, subjects)
+    except NotPermitted:
+        if not connection.in_agents:
+            raise
+        log_id = None
+    return _ports(connection, subjects, log_id)
 
 
 @asynccontextmanager
 async def open_board(
-    url: str, subjects: Subjects, name: str = "blackboard", create: bool = False
+    url: str,
+    subjects: Subjects,
+    name: str = "blackboard",
+    create: bool = False,
+    credentials: Credentials | None = None,
+    ca: str = "",
 ) -> AsyncIterator[Ports]:
     """A connection of its own, attached to the board, which `create` makes where it does not exist. Raises what
     `connect`, `create_board` and `attach` raise."""
-    connection = await connect(url, name)
+    connection = await connect(url, name, credentials=credentials, ca=ca)
     try:
         yield await (create_board if create else attach)(connection, subjects)
     finally:
         await connection.close()
 
 
-def _ports(connection: Connection, subjects: Subjects, log_id: str) -> Ports:
+def _ports(connection: Connection, subjects: Subjects, log_id: str | None) -> Ports:
     return Ports(
         JetStreamLog(connection, subjects, log_id=log_id),
         JetStreamQueue(connection, subjects),
         JetStreamBlobs(connection, subjects),
+        NatsAnnouncements(connection, subjects),
     )

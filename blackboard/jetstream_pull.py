@@ -75,7 +75,7 @@ class Puller:
         token = f"{self._asked:x}"
         future: asyncio.Future[Msg] = asyncio.get_running_loop().create_future()
         self._waiting[token] = (specialist, future)
-        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{specialist}"
+        subject = self._connection.api_subject(f"CONSUMER.MSG.NEXT.{self._stream}.{specialist}")
         guard, _ = self._connection.answers.expect(subject, future)  # fails it when refused or disconnected
         try:
             await self._ask(subject, token, timeout_s)

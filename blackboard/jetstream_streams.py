@@ -17,6 +17,9 @@ from schemas.subjects import Subjects
 LOG_ID = "blackboard-log"
 """The key in the log stream's metadata that holds the log's id."""
 
+RESTORING = "blackboard-restoring"
+"""The key in a stream's metadata that says that a restore is not complete."""
+
 _NANOSECONDS = 1_000_000_000
 
 _NEVER = {
@@ -104,6 +107,11 @@ async def make_stream(
 
 def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None:
     """Raise StreamMismatch when the stream deviates from what it must be."""
+    if (actual.get("metadata") or {}).get(RESTORING):
+        raise StreamMismatch(
+            f"stream {expected['name']} is no board yet: a restore of it was not completed, or goes on; "
+            "do it again with `blackboard restore`"
+        )
     for key, wanted in expected.items():
         found = actual.get(key)
         if isinstance(wanted, list):

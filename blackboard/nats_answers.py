@@ -33,10 +33,10 @@ class Answers:
         if future is not None and not future.done():
             future.set_result(message)
 
-    def fail(self, error: LogError, matching: Callable[[str], bool] = lambda _: True) -> None:
-        """There will be no answer to what was asked on the subjects that match."""
+    def fail(self, why: Callable[[str], LogError | None]) -> None:
+        """There will be no answer to what was asked on the subjects for which `why` has an error."""
         for token, (subject, future) in list(self._waiting.items()):
-            if matching(subject):
+            if error := why(subject):
                 del self._waiting[token]
                 if not future.done():
                     future.set_exception(error)

@@ -7,25 +7,26 @@ used: its future never resolves on an error (nats.py issue 985), and it is slowe
 
 import asyncio
 import contextlib
-import os
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from nats import errors
-from nats.aio.client import Client
+from nats.aio.client import Client, RawCredentials
 from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 
+from blackboard.credentials import Credentials
 from blackboard.log import LogError, LogUnavailable, NotPermitted
 from blackboard.nats_answers import Answers
 from blackboard.nats_dial import FastClient, dial
 from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, status_of
-from blackboard.nats_tls import CA
+from schemas.access import API, API_OF_AGENTS
 
 ANSWER_TIMEOUT_S = 2.0
 
+_TAKEN_BACK = ("authentication revoked", "authentication expired", "authorization violation")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 _Call = Callable[[], None]
@@ -34,8 +35,11 @@ _Call = Callable[[], None]
 class Connection:
     """A connection to one board's server. Make it with `connect`."""
 
-    def __init__(self, url: str) -> None:
-        self.url = url
+    def __init__(self, url: str, credentials: Credentials | None = None) -> None:
+        self.url, self._credentials = url, credentials
+        self.who = f"{credentials.name!r}" if credentials else "this connection"
+        self.in_agents = credentials is not None and credentials.in_agents
+        """Whether it is in the account that makes no consumers and reads the streams by direct gets."""
         self.last_answer_at: float = 0
         """Loop time at which the last answer to anything came."""
         self._client = FastClient()
@@ -43,20 +47,27 @@ class Connection:
         self.answers = Answers()
         self._up = asyncio.Event()
         self._refused_inbox: NotPermitted | None = None
+        self._refused: NotPermitted | None = None
         self._reconnected: list[_Call] = []
         self._closed: list[_Call] = []
         self._refused_subscriptions: dict[str, Callable[[NotPermitted], None]] = {}
 
     # Life
 
-    async def open(self, name: str, timeout_s: float, **options: Any) -> None:
-        """Connect and check the server. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+    async def open(self, name: str, timeout_s: float, *, ca: str = "", **options: Any) -> None:
+        """Connect and check the server; see `connect`. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+        if self._credentials:
+            options |= {
+                "user_credentials": RawCredentials(self._credentials.text),
+                "inbox_prefix": self._credentials.inbox,
+            }
         await dial(
             self._client,
             self.url,
-            name,
+            name if self._credentials is None else self.who,
             timeout_s,
             self._on_error,
+            ca=ca,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
             closed_cb=self._on_closed,
@@ -111,9 +122,9 @@ class Connection:
             raise Disconnected(f"no connection to {self.url}") from None
 
     def check_inbox(self) -> None:
-        """Raise NotPermitted when the server does not let this connection hear answers."""
-        if self._refused_inbox:
-            raise self._refused_inbox
+        """Raise NotPermitted when the server does not let this connection hear answers, or has dropped it."""
+        if refused := self._refused or self._refused_inbox:
+            raise refused
 
     async def ask(
         self, subject: str, data: bytes = b"", headers: dict[str, str] | None = None
@@ -142,6 +153,10 @@ class Connection:
             raise NoResponders(f"{subject}: nobody answers there")
         return message
 
+    def api_subject(self, verb: str) -> str:
+        """The subject of JetStream's API, as this connection's account spells it: `STREAM.INFO.<stream>` and so on."""
+        return (API_OF_AGENTS if self.in_agents else API) + verb
+
     async def api(self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float = 5.0) -> dict[str, Any]:
         """Ask the JetStream API, again and again while it does not answer: only for requests that may be repeated.
         Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s`, NotPermitted."""
@@ -151,7 +166,7 @@ class Connection:
         pause_s = 0.02
         while True:
             try:
-                message = await self.request(f"$JS.API.{subject}", payload, min(ANSWER_TIMEOUT_S, deadline_s))
+                message = await self.request(self.api_subject(subject), payload, min(ANSWER_TIMEOUT_S, deadline_s))
                 answer: dict[str, Any] = msgspec.json.decode(message.data)
                 if "error" not in answer:
                     return answer
@@ -195,11 +210,12 @@ class Connection:
 
     def _on_inbox_refused(self, error: NotPermitted) -> None:
         self._refused_inbox = NotPermitted(f"{error}, so it hears no answer: give it the inbox prefix of its identity")
-        self.answers.fail(self._refused_inbox)
+        self.answers.fail(lambda _: self._refused_inbox)
 
     async def _on_disconnected(self) -> None:
         self._up.clear()
-        self.answers.fail(Disconnected(f"the connection to {self.url} was lost"))
+        lost = self._refused or Disconnected(f"the connection to {self.url} was lost")
+        self.answers.fail(lambda _: lost)
 
     async def _on_closed(self) -> None:
         await self._on_disconnected()
@@ -212,19 +228,23 @@ class Connection:
             callback()
 
     def _on_error(self, error: Exception) -> None:
-        refusal = _REFUSED.search(str(error))
+        text = str(error)
+        if self._up.is_set() and any(word in text.lower() for word in _TAKEN_BACK):
+            self._refused = NotPermitted(f"{self.who} is not admitted to {self.url} any more: {text}")
+            return  # and the connection is closed for good
+        refusal = _REFUSED.search(text)
         if refusal is None:
             return  # the connection heals by itself, or whoever waits for an answer gets none and says so
         verb, subject = refusal[1].lower(), refusal[2].lower()  # nats-py lower-cases what the server wrote
         if verb == "publish":
             self.answers.fail(
-                NotPermitted(f"this connection to {self.url} may not publish on {subject!r}"),
-                lambda asked: asked.lower() == subject,
+                lambda asked: self._not_permitted("publish on", asked) if asked.lower() == subject else None
             )
         elif subject in self._refused_subscriptions:
-            self._refused_subscriptions[subject](
-                NotPermitted(f"this connection to {self.url} may not subscribe to {subject!r}")
-            )
+            self._refused_subscriptions[subject](self._not_permitted("subscribe to", refusal[2]))
+
+    def _not_permitted(self, what: str, subject: str) -> NotPermitted:
+        return NotPermitted(f"{self.who} may not {what} {subject!r} at {self.url}")
 
 
 class Listener:
@@ -240,17 +260,22 @@ class Listener:
 
 
 async def connect(
-    url: str, name: str = "blackboard", *, timeout_s: float = 5.0, ca: str | None = None, **options: Any
+    url: str,
+    name: str = "blackboard",
+    *,
+    credentials: Credentials | None = None,
+    ca: str = "",
+    timeout_s: float = 5.0,
+    **options: Any,
 ) -> Connection:
     """Connect to the NATS server at `url` (of a cluster: several, separated by commas) under `name`, which the server
     shows to its operator.
 
-    `ca` is the file of the authorities that may vouch for the server [default: $BLACKBOARD_CA]. With one, or where the
-    URL begins with tls://, nothing is said to a server without TLS.
-    `options` go to nats-py: `user_credentials`, `nkeys_seed`, `user`, `password`, `inbox_prefix`.
-    Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials and
-    ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted.
+    `credentials` say who that is. `ca` is the file of the authorities that may vouch for the server; with one, or where
+    the URL begins with tls://, nothing is said to a server without TLS. `options` go to nats-py: `user`, `password`,
+    `inbox_prefix`. Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials
+    and ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted.
     """
-    connection = Connection(url)
-    await connection.open(name, timeout_s, ca=os.environ.get(CA, "") if ca is None else ca, **options)
+    connection = Connection(url, credentials)
+    await connection.open(name, timeout_s, ca=ca, **options)
     return connection

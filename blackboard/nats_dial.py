@@ -57,6 +57,13 @@ class FastClient(Client):
         message: Msg = super()._build_message(sid, _text(subject), _text(reply), data, headers)
         return message
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        try:
+            await super()._close(status, do_cbs)
+        except OSError:  # it still had something to say when the server went away, and stopped half-way
+            self._status = Client.DISCONNECTED
+            await super()._close(status, do_cbs)
+
 
 def _text(raw: bytes) -> bytes:
     """`raw`, with a replacement character for what is no UTF-8."""

@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sysconfig
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Self
 
@@ -41,15 +41,15 @@ WATCH_S = 0.05
 
 class EmbeddedServer:
     """A nats-server whose files lie in `directory`. Start and stop it, or use it as a context manager.
-    `settings` are more lines for its configuration (accounts, users).
+    `settings` are more lines for its configuration (accounts, users), or what gives them at each start.
 
     Start it on the main thread: the kernel ends the server when the thread that started it ends, which is how a killed
     parent takes its server along.
     """
 
-    def __init__(self, directory: Path | str = DIRECTORY, settings: str = "") -> None:
+    def __init__(self, directory: Path | str = DIRECTORY, settings: str | Callable[[], str] = "") -> None:
         self.directory = Path(directory).absolute()
-        self._settings = settings
+        self._settings = settings if callable(settings) else lambda: settings
         self._lock: IO[str] | None = None
         self._process: subprocess.Popen[bytes] | None = None
         self._state: State | None = None
@@ -119,7 +119,7 @@ class EmbeddedServer:
             self._state = read_state(self.directory)
             self._end_orphan()
             config = self.directory / "server.conf"
-            write_config(config, self._free_port(), self._settings)
+            write_config(config, self._free_port(), self._settings())
             log = self.directory / "server.log"
             with log.open("ab") as output:
                 self._process = subprocess.Popen(

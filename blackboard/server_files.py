@@ -80,6 +80,7 @@ def write_config(path: Path, port: int, settings: str) -> None:
         settings,
     ]
     path.write_text("\n".join(lines) + "\n")
+    path.chmod(0o600)
 
 
 def read_port(ports: Path) -> int | None:

@@ -3,6 +3,7 @@
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 
 @click.command()
@@ -19,7 +20,6 @@ def a2a(port: int, options: BoardOptions) -> None:
 
 
 async def _serve(options: BoardOptions, port: int) -> None:
-    from blackboard.board import open_board
     from blackboard.client import BadInput
 
     try:
@@ -30,6 +30,6 @@ async def _serve(options: BoardOptions, port: int) -> None:
     settings = options.settings()
     with listening(port) as bound:
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
-        async with open_board(settings.nats, settings.board, name="a2a") as board:
+        async with settings.open("a2a", Role.CONSOLE) as board:
             options.say({"event": "listening", "url": url}, f"A2A agent at {url}")
             await serve(make_app(board, settings.name, url), bound)

@@ -7,7 +7,6 @@ import click
 import msgspec
 from msgspec.structs import asdict
 
-from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, count, lasting
@@ -18,7 +17,7 @@ from schemas.conversations import Message
 
 async def show_conversation(options: BoardOptions, text: str, task: str) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="conversation") as board:
+    async with settings.open("conversation") as board:
         run = await find_run(board, text)
         calls = 0
         shown: tuple[Message, ...] = ()
@@ -35,7 +34,7 @@ async def export_recording(options: BoardOptions, text: str, task: str, path: st
     answers otherwise than the models did."""
     settings = options.settings()
     lines: list[bytes] = []
-    async with open_board(settings.nats, settings.board, name="conversation") as board:
+    async with settings.open("conversation") as board:
         run = await find_run(board, text)
         async for call in model_calls(board, run, task):
             if call.missing:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import click
 from msgspec.structs import asdict
 
-from blackboard.board import Board, floor_of, open_board
+from blackboard.board import Board, floor_of
 from blackboard.find import find_run
 from blackboard.history_file import Header, HistoryWriter, Trailer
 from blackboard.log import Message
@@ -25,7 +25,7 @@ STDOUT = "-"
 async def export_history(options: BoardOptions, text: str | None, path: str) -> None:
     """`text` names the run; None: all of the log. Without a run that is found, no file is made."""
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="export") as board:
+    async with settings.open("export") as board:
         run = await find_run(board, text) if text else ""
         header = await _header(board, run)
         with _opened(path) as out:

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import click
 from msgspec import Struct
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.client import BadInput, Client
 from blackboard.find import find_run
 from blackboard.options import USAGE, BoardOptions
@@ -24,6 +24,7 @@ from projections.live import follow_to
 from projections.rebuild import history, rebuild
 from projections.status import answered, answering, is_muted, kind, may_answer
 from schemas import events as e
+from schemas.access import Role
 
 Verb = Literal["approve", "deny", "answer"]
 ANSWER_SHOWN = 200
@@ -105,7 +106,7 @@ def answer(options: BoardOptions, run: str, name: str | None, cited: str | None,
 async def _look(options: BoardOptions, text: str, name: str | None, verb: Verb) -> Asked:
     """Find the gate and show it. No connection is held while a person thinks about it."""
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name=verb) as board:
+    async with settings.open(verb, Role.APPROVER) as board:
         run = await find_run(board, text)
         state, found, gate = await _find_gate(board, run, name, verb, settings.name)
         if not options.as_json:
@@ -117,7 +118,7 @@ async def _send(options: BoardOptions, asked: Asked, cited: str | None, append: 
     settings, digest = options.settings(), cited or asked.gate.digest
     if problem := asked.vain(digest):
         raise Refused(f"not sent: {problem}")
-    async with open_board(settings.nats, settings.board, name="answer") as board:
+    async with settings.open("answer", Role.APPROVER) as board:
         seq = await append(Client(board, settings.name), asked.run, asked.name, digest)
         now = (await _read_back(board, asked, settings.name, seq)).open_gates.get(asked.name)
     if now and now.digest != digest:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from msgspec import Struct
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.log import Message
 from blackboard.options import BoardOptions
 from projections.audit import Violation, take
@@ -24,6 +24,7 @@ from projections.history import Folded
 from projections.live import messages
 from projections.rebuild import rebuild
 from projections.status import answered, answering, kind, may_answer, question
+from schemas.access import Role
 from schemas.codec import ends_run
 
 if TYPE_CHECKING:
@@ -188,7 +189,7 @@ async def list_asked(options: BoardOptions, person: str | None) -> int:
     """The exit code: 1 where a run cannot be read."""
     settings = options.settings()
     reader = _reader(options, settings.name, person)
-    async with open_board(settings.nats, settings.board, name="inbox") as board:
+    async with settings.open("inbox", Role.APPROVER) as board:
         inbox = Inbox(board)
         await inbox.load()
     _print(options, reader, reader.choose(inbox.asked()))
@@ -232,7 +233,7 @@ async def watch_asked(options: BoardOptions, person: str | None) -> None:
     """Until it is told to stop."""
     settings = options.settings()
     reader = _reader(options, settings.name, person)
-    async with open_board(settings.nats, settings.board, name="inbox") as board:
+    async with settings.open("inbox", Role.APPROVER) as board:
         inbox = Inbox(board)
         await inbox.load()
         on_terminal = sys.stdout.isatty() and not options.as_json

@@ -3,6 +3,7 @@
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 
 @click.command()
@@ -21,7 +22,6 @@ def mcp(port: int | None, person: str | None, options: BoardOptions) -> None:
 
 
 async def _serve(options: BoardOptions, port: int | None, person: str) -> None:
-    from blackboard.board import open_board
     from blackboard.client import BadInput
 
     try:
@@ -30,7 +30,7 @@ async def _serve(options: BoardOptions, port: int | None, person: str) -> None:
     except ImportError as error:
         raise BadInput(f"this needs the MCP SDK ({error}): pip install 'blackboard[mcp]'") from None
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="mcp") as board:
+    async with settings.open("mcp", Role.CONSOLE) as board:
         server = make_server(BoardTools(board, settings.name, person), answers=bool(person))
         if port is None:
             await serve_stdio(server)

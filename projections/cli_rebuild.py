@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.find import NoSuchRun, find_run
 from blackboard.options import BoardOptions
 from projections.audit import Audited, Ledger, Violation
@@ -18,7 +18,7 @@ from projections.status import digests
 
 async def rebuild_one(options: BoardOptions, text: str, version: int | None, checked: bool) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="rebuild") as board:
+    async with settings.open("rebuild") as board:
         run = await find_run(board, text)
         record = (
             _audited(await check(board, run)) if checked else _record(await rebuild(board, run, version, Ledger().see))
@@ -30,7 +30,7 @@ async def rebuild_one(options: BoardOptions, text: str, version: int | None, che
 
 async def rebuild_each(options: BoardOptions, checked: bool) -> None:
     settings, done = options.settings(), 0
-    async with open_board(settings.nats, settings.board, name="rebuild") as board:
+    async with settings.open("rebuild") as board:
         told = console(stderr=True)
         with told.status("reading the log") if told.is_terminal else nullcontext() as status:
             async for record in _records(board, checked):

@@ -2,7 +2,7 @@
 
 from msgspec.structs import asdict
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, console, dollars, lasting, when
 from projections.run_row import RunRow
@@ -19,7 +19,7 @@ REASON_SHOWN = 60
 
 async def list_runs(options: BoardOptions) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="runs") as board:
+    async with settings.open("runs") as board:
         rows = [row for row in await _rows(board) if row.run != BOARD_RUN]
     if options.as_json:
         for row in rows:

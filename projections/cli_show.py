@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.audit import Recorded
@@ -32,7 +32,7 @@ _CHANGES = PlanRevised | PlanExtended | PlanRefused | BreakerOpened | LoopFound 
 
 async def show_run(options: BoardOptions, text: str) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="show") as board:
+    async with settings.open("show") as board:
         run = await find_run(board, text)
         folded, events = await history(board, run)
         if run == BOARD_RUN:

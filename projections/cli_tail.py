@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import orjson
 
-from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.log import Message
 from blackboard.options import BoardOptions
@@ -21,7 +20,7 @@ EVENTS_SHOWN = 4
 
 async def tail_log(options: BoardOptions, text: str | None, after: int, follow: bool) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="tail") as board:
+    async with settings.open("tail") as board:
         chosen = board.subjects.of_run(await find_run(board, text)) if text else []
 
         async def on_messages(messages: Sequence[Message]) -> None:

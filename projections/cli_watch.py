@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.audit import Recorded
@@ -27,7 +26,7 @@ NOTES_SHOWN = 8
 async def watch_run(options: BoardOptions, text: str, no_input: bool) -> int:
     """The exit code that says how the run ended; with `no_input`, or that it waits for a person."""
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="watch") as board:
+    async with settings.open("watch") as board:
         run = await find_run(board, text)
         newest = await board.log.last(board.subjects.fact(run))
         display = _Json(options) if options.as_json else _Lines() if not console(stderr=True).is_terminal else _Table()

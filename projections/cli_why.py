@@ -5,7 +5,6 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.board import open_board
 from blackboard.find import find_run
 from blackboard.options import BoardOptions
 from projections.cli_text import clean, dollars, value, when
@@ -30,7 +29,7 @@ class _Ranked(Bid, frozen=True, kw_only=True):
 
 async def explain_fact(options: BoardOptions, text: str, key: str) -> None:
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="why") as board:
+    async with settings.open("why") as board:
         folded, events = await history(board, await find_run(board, text))
     found = why(folded.state, events, key)
     if options.as_json:

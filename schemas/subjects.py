@@ -95,6 +95,16 @@ class Subjects:
         return f"BLOB_{self.board}"
 
     @property
+    def blob_stream(self) -> str:
+        return f"OBJ_{self.blob_bucket}"
+
+    @property
+    def kept(self) -> list[str]:
+        """The streams that hold what cannot be worked out again, in the order in which they are copied: a message is
+        stored after the blobs that it names, so what is copied of the log lacks none."""
+        return [self.log_stream, self.blob_stream]
+
+    @property
     def log(self) -> list[str]:
         """Every family that the log captures, one by one: streams may not overlap, and cancels are not captured."""
         return [
@@ -151,6 +161,11 @@ class Subjects:
 
     def cancels_of(self, specialist: str) -> str:
         return f"{self._prefix}cancel.{specialist}.>"
+
+    @property
+    def lead(self) -> str:
+        """Where supervisors announce themselves; captured by no stream."""
+        return f"{self._prefix}lead"
 
     def parse(self, subject: str) -> Address:
         """The address of a subject of this board's log. Raises BadName for any other subject."""

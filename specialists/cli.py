@@ -1,18 +1,26 @@
 """`blackboard attach`, `detach` and `try`: specialists on a board, and one specialist without a board."""
 
 import asyncio
+import contextlib
 import logging
 import signal
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 if TYPE_CHECKING:
+    from blackboard.board import Board
+    from blackboard.client import Client
+    from blackboard.settings import Settings
     from specialists.filtering import Filter
     from specialists.loading import Loaded
+    from specialists.specialist import Team
     from specialists.worker_events import WorkerEvent
 
 
@@ -49,8 +57,8 @@ async def _attach(
     loaded: "list[Loaded]", concurrency: int | None, drain_s: float, mode: str, options: BoardOptions
 ) -> None:
     from blackboard import logs
-    from blackboard.board import open_board
     from blackboard.client import Client
+    from blackboard.log import LogError
     from specialists.worker import Worker
 
     lines = logs.set_up(logging.WARNING)  # the rest is said by `_say_event`
@@ -59,9 +67,11 @@ async def _attach(
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
     found = {id(one): one for target in loaded for one in target.specialists}
-    async with open_board(settings.nats, settings.board, name="worker") as board:
-        lines.log = board.log.id
-        waiting = await Client(board, settings.name).waiting()
+    names = [one.name for one in found.values()]
+    async with settings.open("worker", Role.SPECIALIST, names=names) as board, _curated(settings, board) as catalogue:
+        with contextlib.suppress(LogError):  # a specialist's identity does not read the log
+            lines.log = board.log.id
+        waiting = await _waiting(Client(catalogue, settings.name))
         worker = Worker(
             board,
             list(found.values()),
@@ -70,13 +80,42 @@ async def _attach(
             filter=_filter(mode),
             on_event=lambda event: _say_event(options, event, waiting),
         )
-        await worker.offer()
+        await worker.offer(catalogue)
         for team in [target.team for target in loaded if target.team]:  # last, so that its runs find everybody there
-            await Client(board, settings.name).teach(team.playbook)
-            options.say({"event": "team", "team": team.name}, f"team {team.name}: its playbook is on the board")
+            await _teach(options, Client(catalogue, settings.name), team)
         options.say({"event": "attached", "board": settings.board}, f"attached to board {settings.board}")
         await worker.run(stop)
         options.say({"event": "detached", "board": settings.board}, "drained")
+
+
+@asynccontextmanager
+async def _curated(settings: "Settings", board: "Board") -> "AsyncIterator[Board]":
+    """The board with the right to change its catalogue, where the operator's keys are at hand; else `board`."""
+    if not settings.is_operators:
+        yield board
+        return
+    async with settings.open("catalogue", Role.CURATOR) as curated:
+        yield curated
+
+
+async def _waiting(client: "Client") -> dict[str, list[str]]:
+    from blackboard.log import NotPermitted
+
+    try:
+        return await client.waiting()
+    except NotPermitted:
+        return {}
+
+
+async def _teach(options: BoardOptions, client: "Client", team: "Team") -> None:
+    from blackboard.log import NotPermitted
+
+    try:
+        await client.teach(team.playbook)
+        options.say({"event": "team", "team": team.name}, f"team {team.name}: its playbook is on the board")
+    except NotPermitted:
+        text = f"team {team.name}: its playbook is for the operator to put on the board (`blackboard access grant`)"
+        options.say({"event": "team", "team": team.name, "playbook": "not permitted"}, text)
 
 
 def _filter(mode: str) -> "Filter | None":
@@ -126,11 +165,10 @@ def detach(specialist: str, options: BoardOptions) -> None:
 
 
 async def _detach(name: str, options: BoardOptions) -> None:
-    from blackboard.board import open_board
     from blackboard.client import BadInput, Client
 
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="detach") as board:
+    async with settings.open("detach", Role.CURATOR) as board:
         client = Client(board, settings.name)
         view = await client.catalogue()
         if view.contract(name) is None:

@@ -20,6 +20,7 @@ from typing import Any
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 BLACKBOARD = [sys.executable, "-m", "blackboard.cli"]
 TEAM = "research"
@@ -253,22 +254,20 @@ def _answered(
 
 
 async def _published(options: BoardOptions, goal: dict[str, Any], budget: tuple[str, ...], deadline: str | None) -> str:
-    from blackboard.board import open_board
     from blackboard.cli_publish import read_budget, read_duration
     from blackboard.client import Client
 
     limits, deadline_s = read_budget(budget), read_duration(deadline) if deadline is not None else None
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="ask") as board:
+    async with settings.open("ask", Role.CONSOLE) as board:
         return await Client(board, settings.name).publish(TEAM, goal, budget=limits, deadline_s=deadline_s)
 
 
 async def _cancelled(options: BoardOptions, run: str) -> None:
-    from blackboard.board import open_board
     from blackboard.client import Client
 
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="ask") as board:
+    async with settings.open("ask", Role.CONSOLE) as board:
         await Client(board, settings.name).cancel(run, "who asked does not wait any more")
 
 

@@ -123,15 +123,20 @@ class Worker:
         self._outages: dict[str, int] = {}
         self._servers, self._offered = Servers(self._specialists), False
 
-    async def offer(self) -> None:
+    async def offer(self, catalogue: Board | None = None) -> None:
         """Start the servers of tools, which `run` stops, and put the contracts into the catalogue, unless they stand
-        there as they are. Raises BadSpecialist where a server cannot be taken, BadInput, LogError."""
+        there as they are. `catalogue`: the same board with the right to that, where the worker's identity has it not.
+        Raises BadSpecialist where a server cannot be taken, BadInput, LogError."""
         if not self._offered:
             await self._servers.start()
             for one in self._specialists:
-                await check_pinned(self._board, contract := one.contract())
-                self._tell(Offered(contract, await Client(self._board, one.name).offer(contract)))
+                await check_pinned(catalogue or self._board, contract := one.contract())
+                self._tell(Offered(contract, await Client(catalogue or self._board, one.name).offer(contract)))
         self._offered = True
+
+    async def close(self) -> None:
+        """Stop the servers of tools, where `offer` is not followed by `run`."""
+        await self._servers.stop()
 
     async def run(self, stop: asyncio.Event) -> None:
         """Offer the contracts, then work until `stop` is set. Raises BadInput where a contract is not valid, and

@@ -7,6 +7,7 @@ import signal
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 
 @click.command()
@@ -21,7 +22,6 @@ def supervise(options: BoardOptions) -> None:
 
 async def _supervise(options: BoardOptions) -> None:
     from blackboard import logs
-    from blackboard.board import open_board
     from supervisor.installed import installed_policies
     from supervisor.service import Supervisor
 
@@ -30,7 +30,7 @@ async def _supervise(options: BoardOptions) -> None:
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
-    async with open_board(settings.nats, settings.board, name="supervisor", create=True) as board:
+    async with settings.open("supervisor", Role.SUPERVISOR, create=True) as board:
         lines.log = board.log.id
         options.say({"role": "supervisor", "pid": os.getpid(), "board": settings.board, "nats": settings.nats})
         await Supervisor(board, policies=installed_policies()).run(stop)

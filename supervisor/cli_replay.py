@@ -13,7 +13,7 @@ from typing import Any
 import click
 import msgspec
 
-from blackboard.board import Board, floor_of, open_board
+from blackboard.board import Board, floor_of
 from blackboard.find import NoSuchRun, find_run
 from blackboard.history_file import HistoryFile
 from blackboard.log import Message
@@ -34,7 +34,7 @@ LAST_OF = ("goal", "signal", "obs", "wake", "fact")
 async def replay_run(options: BoardOptions, text: str) -> bool:
     """Whether all of one run is decided today as it was."""
     settings = options.settings()
-    async with open_board(settings.nats, settings.board, name="replay") as board:
+    async with settings.open("replay") as board:
         run = await find_run(board, text)
         verdicts = [verdict async for verdict in _of_run(board, run)]
     if not verdicts:
@@ -45,7 +45,7 @@ async def replay_run(options: BoardOptions, text: str) -> bool:
 async def replay_all(options: BoardOptions) -> bool:
     """Whether all runs are, in one read of the log."""
     settings, telling = options.settings(), _Telling(options)
-    async with open_board(settings.nats, settings.board, name="replay") as board:
+    async with settings.open("replay") as board:
         async for verdict in _of_board(board):
             telling.add(verdict)
     return telling.close()
