@@ -25,6 +25,10 @@ from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, s
 from schemas.access import API, API_OF_AGENTS
 
 ANSWER_TIMEOUT_S = 2.0
+PATIENCE_S = 5.0
+"""How long a request is repeated while nobody answers."""
+ELECTION_PATIENCE_S = 15.0
+"""The same in a cluster, whose servers take up to 9 s to notice that a leader is dead, and then elect another one."""
 
 _TAKEN_BACK = ("authentication revoked", "authentication expired", "authorization violation")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
@@ -89,6 +93,11 @@ class Connection:
     def is_closed(self) -> bool:
         """Closed for good: by `close`, or because the server revoked the identity."""
         return self._client.is_closed
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the server is one of several, which may elect another leader of a stream."""
+        return bool(self._client._server_info.get("cluster"))
 
     @property
     def max_payload(self) -> int:
@@ -157,9 +166,18 @@ class Connection:
         """The subject of JetStream's API, as this connection's account spells it: `STREAM.INFO.<stream>` and so on."""
         return (API_OF_AGENTS if self.in_agents else API) + verb
 
-    async def api(self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float = 5.0) -> dict[str, Any]:
+    @property
+    def patience_s(self) -> float:
+        """How long to repeat a request while nobody answers."""
+        return ELECTION_PATIENCE_S if self.in_cluster else PATIENCE_S
+
+    async def api(
+        self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float | None = None
+    ) -> dict[str, Any]:
         """Ask the JetStream API, again and again while it does not answer: only for requests that may be repeated.
-        Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s`, NotPermitted."""
+        Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s` [`patience_s`],
+        NotPermitted."""
+        deadline_s = self.patience_s if deadline_s is None else deadline_s
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
         payload = msgspec.json.encode(body) if body else b""

@@ -41,13 +41,20 @@ class Settings(BaseModel):
 
     @asynccontextmanager
     async def open(
-        self, process: str, *roles: Role, create: bool = False, names: Sequence[str] = ()
+        self,
+        process: str,
+        *roles: Role,
+        create: bool = False,
+        names: Sequence[str] = (),
+        replicas: int | None = None,
     ) -> AsyncIterator[Board]:
         """The board, in these roles (none: to read) under `names` (none: `name`). `process` is for the server's list of
-        connections; `create` makes the board's streams where they do not exist. Raises what `open_board` raises, and
-        BadCredentials, AccessError."""
+        connections; `create` makes the board's streams where they do not exist, on `replicas` servers. Raises what
+        `open_board` raises, and BadCredentials, AccessError."""
         credentials = self.credentials(roles or (Role.AUDITOR,), names)
-        async with open_board(self.nats, self.board, process, create, credentials, self.ca) as board:
+        async with open_board(
+            self.nats, self.board, process, create, credentials, ca=self.ca, replicas=replicas
+        ) as board:
             yield board
 
     @property
