@@ -10,9 +10,8 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench chaos-small simulate mutation effects llm-faults ask-real plan-real eval injection \
-	permissions tamper \
-	docs schemas constraints clean
+.PHONY: help demo test check bench cluster chaos-small simulate mutation effects llm-faults ask-real plan-real eval \
+	injection permissions tamper docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -38,6 +37,9 @@ simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual 
 
 mutation: $(INSTALLED) ## plant thirty faults, one at a time, and see which the simulator catches; SEEDS=2000, ONLY=name
 	@$(BIN)/python -m tests.mutation $(if $(SEEDS),--seeds $(SEEDS)) $(if $(ONLY),--only $(ONLY)) $(ARGS)
+
+cluster: $(INSTALLED) ## kill the leader of the log, on three servers under TLS, while runs go on; ARGS="--kills 5 --runs 200"
+	@$(BIN)/python -m tests.cluster $(ARGS)
 
 injection: $(INSTALLED) ## forty documents that tell the worst possible model what it must not do
 	@$(BIN)/python -m tests.injection $(ARGS)
