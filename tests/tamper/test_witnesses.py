@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from blackboard.access import Access
 from blackboard.board import Board, open_board
 from blackboard.client import BadInput
 from blackboard.jetstream import JetStreamLog
 from blackboard.jetstream_heads import HeadsStream
-from blackboard.log import Append, LogDamaged, LogError
+from blackboard.log import Append, LogDamaged, LogError, NotPermitted
 from blackboard.server import EmbeddedServer
 from projections.notary_key import make_key
 from projections.notary_service import Notary
@@ -23,6 +24,7 @@ from projections.witness import Witness, WitnessUnavailable
 from projections.witness_file import FileWitness
 from projections.witness_forms import witnesses_of
 from projections.witness_git import GitWitness
+from schemas.access import Role
 from tests.end_to_end.support import Program, call, past_the_client, publish_packets, until
 from tests.tamper.recorded import KEY, PUBLIC
 
@@ -184,3 +186,20 @@ async def _signed(board: Board, notary: Program) -> None:
         await asyncio.sleep(0.01)  # so that it signs in between
     head = await board.log.head()
     await notary.says(f'"seq": {head}')
+
+
+async def test_identities_that_only_read_are_enough(tmp_path: Path) -> None:
+    access = Access.init(tmp_path / "access")
+    with EmbeddedServer(tmp_path / "server", access.server_settings(tmp_path / "jwt")) as server:
+        by_role = {role: access.credentials([role], ["ann"]) for role in (Role.ADMIN, Role.NOTARY, Role.AUDITOR)}
+        async with open_board(server.url, create=True, credentials=by_role[Role.ADMIN]) as board:
+            await more(board, 5)
+        witness = FileWitness(tmp_path / "heads")
+        async with open_board(server.url, credentials=by_role[Role.NOTARY]) as board:
+            assert await notarized(board, witness) == [5]
+            with pytest.raises(NotPermitted):
+                await more(board)
+        await witness.close()
+        async with open_board(server.url, credentials=by_role[Role.AUDITOR]) as board:
+            verdict = await verify(board, witnesses=[witness], key=PUBLIC)
+            assert (verdict.findings, verdict.messages, verdict.signed and verdict.signed.seq) == ((), 5, 5)
