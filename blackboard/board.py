@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from blackboard import jetstream
+from blackboard.announcements import Announcements
 from blackboard.blobs import Blobs
 from blackboard.credentials import Credentials
 from blackboard.log import Log, Message
@@ -14,12 +15,13 @@ from schemas.subjects import Subjects
 
 @dataclass(frozen=True)
 class Board:
-    """`name` is that of the process, for the server's list of connections."""
+    """`announcements`: where supervisors say who is active; without it each takes it that it is."""
 
     subjects: Subjects
     log: Log
     queue: Queue
     blobs: Blobs
+    announcements: Announcements | None = None
 
 
 def floor_of(message: Message | None) -> int:
@@ -43,5 +45,5 @@ async def open_board(
     Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
     """
     subjects = Subjects(board)
-    async with jetstream.open_board(url, subjects, name, create, credentials) as (log, queue, blobs):
-        yield Board(subjects, log, queue, blobs)
+    async with jetstream.open_board(url, subjects, name, create, credentials) as ports:
+        yield Board(subjects, *ports)

@@ -16,6 +16,7 @@ from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import make_log, read_log_id
 from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, NotPermitted, Stored
+from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect
 from schemas.subjects import Subjects
 
@@ -198,6 +199,7 @@ class Ports(NamedTuple):
     log: JetStreamLog
     queue: JetStreamQueue
     blobs: JetStreamBlobs
+    announcements: NatsAnnouncements
 
 
 async def create_board(connection: Connection, subjects: Subjects, *, replicas: int = 1) -> Ports:
@@ -247,4 +249,5 @@ def _ports(connection: Connection, subjects: Subjects, log_id: str | None) -> Po
         JetStreamLog(connection, subjects, log_id=log_id),
         JetStreamQueue(connection, subjects),
         JetStreamBlobs(connection, subjects),
+        NatsAnnouncements(connection, subjects),
     )

@@ -6,7 +6,7 @@ Pulling stands in `jetstream_pull`. Source: the promises in `queue`.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -16,8 +16,9 @@ from blackboard import jetstream_wire as wire
 from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
 from blackboard.jetstream_streams import make_stream, task_config
 from blackboard.log import LogUnavailable
-from blackboard.nats_connection import Connection, Listener
+from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError, Disconnected, status_of
+from blackboard.nats_heard import heard
 from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
 from schemas.subjects import Subjects
 
@@ -129,31 +130,13 @@ class JetStreamQueue:
             await self._connection.publish(subject, str(key.attempt).encode())
 
     def cancels(self, specialist: str) -> AsyncIterator[TaskKey]:
-        heard: asyncio.Queue[Msg | None] = asyncio.Queue()
+        return self._cancelled(heard(self._connection, self._subjects.cancels_of(specialist)))
 
-        async def hear(message: Msg) -> None:
-            heard.put_nowait(message)
-
-        # Subscribed now and not at the first step: what is cancelled after this call must be heard.
-        listening = asyncio.ensure_future(self._connection.listen(self._subjects.cancels_of(specialist), hear))
-        forget = self._connection.on_close(lambda: heard.put_nowait(None))
-        return self._heard(heard, listening, forget)
-
-    async def _heard(
-        self, heard: "asyncio.Queue[Msg | None]", listening: "asyncio.Future[Listener]", forget: Callable[[], None]
-    ) -> AsyncIterator[TaskKey]:
-        try:
-            await listening
-            while (message := await heard.get()) is not None:
-                specialist, run, task = message.subject.split(".")[-3:]
-                if message.data.isdigit() and len(message.data) < ATTEMPT_DIGITS:
-                    yield TaskKey(specialist, run, task, int(message.data))
-        except Disconnected:
-            return
-        finally:
-            forget()
-            if listening.done() and not listening.cancelled() and not listening.exception():
-                await listening.result().close()
+    async def _cancelled(self, messages: AsyncIterator[tuple[str, bytes]]) -> AsyncIterator[TaskKey]:
+        async for subject, data in messages:
+            specialist, run, task = subject.split(".")[-3:]
+            if data.isdigit() and len(data) < ATTEMPT_DIGITS:
+                yield TaskKey(specialist, run, task, int(data))
 
     async def _api(self, subject: str, body: dict[str, Any]) -> dict[str, Any]:
         try:

@@ -162,6 +162,11 @@ class Subjects:
     def cancels_of(self, specialist: str) -> str:
         return f"{self._prefix}cancel.{specialist}.>"
 
+    @property
+    def lead(self) -> str:
+        """Where supervisors announce themselves; captured by no stream."""
+        return f"{self._prefix}lead"
+
     def parse(self, subject: str) -> Address:
         """The address of a subject of this board's log. Raises BadName for any other subject."""
         if not subject.startswith(self._prefix):

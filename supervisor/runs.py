@@ -10,6 +10,7 @@ from blackboard.board import Board
 from blackboard.log import Message
 from projections.history import Folded, fold, unwritten
 from schemas.codec import decode_facts
+from schemas.subjects import BOARD_RUN
 
 FINISHED_KEPT = 1_000
 """Finished runs in memory."""
@@ -36,6 +37,10 @@ class Runs:
     def is_over(self, run: str) -> bool:
         """Whether the run has ended, as far as is known here: what is not in memory is not going on."""
         return run not in self._open
+
+    @property
+    def unfinished_count(self) -> int:
+        return len(self._open.keys() - {BOARD_RUN})
 
     def trim(self) -> None:
         """Forget the finished runs that are too many. Not while inputs are being decided: one may name any of them."""

@@ -2,6 +2,9 @@
 
 One loop: take what was read, fold what others committed, decide and commit the rest (`commit`), then derive effects
 (`effects`) and due timers (`timers`). Any number of supervisors may do this at once: they write the same history.
+
+Of several that hear each other (`announcing`) one is active; the others stand by: they fold what it commits and do not
+decide, so that one of them takes over where it was, without reading anything again but the last inputs.
 """
 
 import asyncio
@@ -20,12 +23,15 @@ from schemas.catalogue import Catalogue, View
 from schemas.codec import encode, ends_run, sha256
 from schemas.contracts import Contract
 from schemas.inputs import Ended, Input, TimerDue, Wake
-from supervisor import effects
+from supervisor import decide, effects
+from supervisor.announcing import Announcing, Progress
 from supervisor.answer import read_message
 from supervisor.commit import UNREADABLE, Committer
 from supervisor.decide import SUPERVISOR
+from supervisor.inbox import Inbox
 from supervisor.merge import Policy
 from supervisor.runs import Runs, fold_stored
+from supervisor.standby import Standing
 from supervisor.timers import Timers
 from supervisor.traces import Traces
 
@@ -33,8 +39,6 @@ log = logging.getLogger(__name__)
 
 BATCH = 500
 """Messages that one turn takes at most."""
-BUFFER = 10_000
-"""Messages read ahead before reading pauses."""
 MEND_S = 3.0
 """Seconds between two looks at whether the queue holds what it should."""
 GRACE_S = 2.0
@@ -75,9 +79,10 @@ class Supervisor:
         self._batch, self._mend_s, self._grace_s, self._clock_s = batch, mend_s, grace_s, clock_s
         self._rules, self._policies = rules, policies
         self._news = asyncio.Event()
-        self._room = asyncio.Event()
         self._reconnected = False
         self._begin()
+        standing = Standing(self.name, decide.RULES if rules is None else rules, clock_s())
+        self.announcing = Announcing(board.announcements, standing, self._progress, self._news.set, clock_s)
         board.log.on_reconnect(self._on_reconnect)
 
     def _begin(self, log_id: str = "") -> None:
@@ -87,8 +92,12 @@ class Supervisor:
         self.runs = Runs(self._board, log_id)
         self.committer = Committer(self._board, self.runs, self.catalogue, self.name, self._rules)
         self.position = 0
-        self._position_sha256 = ""
-        self._inbox: list[Message] = []
+        """Every input at or below it is decided and stored, as far as is known here."""
+        self._read_seq, self._read_sha256 = 0, ""
+        """The last message that was handled: decided while this one is active, folded while it stands by."""
+        self._deciding = False
+        self._queued = -1
+        self._inbox = Inbox(self._news)
         self._timers = Timers(self._clock_s)
         self._traces = Traces(self._board, log_id, self.name)
         self._mend_at = self._clock_s()
@@ -98,18 +107,20 @@ class Supervisor:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until `stop`. Raises LogDamaged where the log cannot be trusted any more."""
-        while not stop.is_set():
-            try:
-                await self._serve(stop)
-            except PositionLost as lost:
-                log.warning("starting anew: %s", lost)
-            except LogUnavailable as away:
-                log.warning("waiting for the server: %s", away)
-                await asyncio.sleep(0.2)
+        async with self.announcing.going():
+            while not stop.is_set():
+                try:
+                    await self._serve(stop)
+                except PositionLost as lost:
+                    log.warning("starting anew: %s", lost)
+                except LogUnavailable as away:
+                    log.warning("waiting for the server: %s", away)
+                    await asyncio.sleep(0.2)
 
     async def _serve(self, stop: asyncio.Event) -> None:
         await self._recover()
-        reading = await self._board.log.subscribe(self._on_messages, after=self.position)
+        self.announcing.ready()
+        reading = await self._board.log.subscribe(self._inbox.on_messages, after=self.position)
         ended = asyncio.ensure_future(reading.wait())
         stopped = asyncio.ensure_future(stop.wait())
         try:
@@ -126,13 +137,14 @@ class Supervisor:
             await self._traces.settle()
 
     async def _wait_for_work(self, *ending: asyncio.Future[Any]) -> None:
-        if self._inbox or self._reconnected:
+        if self._inbox or self._reconnected or self.announcing.active != self._deciding:
             return
         timer_s, mend_s = self._timers.next_s(), max(0.0, self._mend_at - self._clock_s())
         if self._mending:  # it goes on with the messages up to the head that was noted, and not before
             mend_s = self._mend_s
         news = asyncio.create_task(self._news.wait())
-        timeout = mend_s if timer_s is None else min(timer_s, mend_s)
+        due_s = mend_s if timer_s is None else min(timer_s, mend_s)
+        timeout = due_s if self._deciding else None  # else timers and queue are the active one's
         await asyncio.wait([news, *ending], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
         news.cancel()
 
@@ -141,7 +153,13 @@ class Supervisor:
         try:
             if self._reconnected:
                 await self._check_position()
-            await self._handle(self._take())
+            if self.announcing.active != self._deciding:
+                await self._change()
+            messages = self._take()
+            if not self._deciding:
+                self._follow(messages)
+                return
+            await self._handle(messages, len(messages))
             await self._wake_timers()
             await self._mend()
         except (LogUnavailable, QueueGone, QueueUnavailable) as away:
@@ -153,13 +171,6 @@ class Supervisor:
 
     # -- reading --
 
-    async def _on_messages(self, messages: Sequence[Message]) -> None:
-        self._inbox += messages
-        self._news.set()
-        if len(self._inbox) > BUFFER:
-            self._room.clear()
-            await self._room.wait()
-
     def _on_reconnect(self) -> None:
         self._reconnected = True
         self._mend_at = self._clock_s()
@@ -168,7 +179,7 @@ class Supervisor:
     def _take(self) -> list[Message]:
         """The next messages; they stay in the inbox until they are handled."""
         self._news.clear()
-        return self._inbox[: self._batch]
+        return self._inbox.first(self._batch)
 
     async def _recover(self) -> None:
         """Take over: the floor of the last fact message, unfinished runs, the catalogue."""
@@ -184,7 +195,10 @@ class Supervisor:
                     self.catalogue.add(message.seq, address, message.data)
         await self._load_unfinished(head, at_head.time_ms if at_head else 0)
         await self._set_position(floor_of(last))
-        log.info("took over at position %d of %d", self.position, head)
+        self._deciding = self.announcing.active
+        if self._deciding:
+            self._traces.took_over(time.time() * 1000)
+        log.info("%s at position %d of %d", "took over" if self._deciding else "stands by", self.position, head)
 
     async def _load_unfinished(self, head: int, head_ms: int) -> None:
         """What was stored above `head` is new: its timers have everything before them, whatever the clock says."""
@@ -192,7 +206,7 @@ class Supervisor:
         async for message in self._board.log.last_per_subject(self._board.subjects.every("fact")):
             if address := self._board.subjects.address(message.subject):
                 if ends_run(message.data):
-                    self._traces.took_over(address.run, time.time() * 1000 - message.time_ms)
+                    self._traces.ended_elsewhere(address.run, message.time_ms)
                 else:
                     open_runs.append(address.run)
         for run in open_runs:
@@ -207,20 +221,61 @@ class Supervisor:
         message = await self._board.log.get(seq) if seq else None
         if seq and message is None:
             raise LogDamaged(seq, "no message is stored there, and facts say that it was decided")
-        self.position, self._position_sha256 = seq, sha256(message.data) if message else ""
+        self.position = self._read_seq = seq
+        self._read_sha256 = sha256(message.data) if message else ""
 
     async def _check_position(self) -> None:
-        """After a reconnect: the log must be the same, and hold at the position what was read there."""
+        """After a reconnect: the log must be the same, and hold what was read of it last."""
         if await self._board.log.current_id() != self._log_id:
             raise PositionLost("the log was created anew")
-        message = await self._board.log.get(self.position) if self.position else None
-        if self.position and (message is None or sha256(message.data) != self._position_sha256):
-            raise PositionLost(f"the log was set back below {self.position}")
+        message = await self._board.log.get(self._read_seq) if self._read_seq else None
+        if self._read_seq and (message is None or sha256(message.data) != self._read_sha256):
+            raise PositionLost(f"the log was set back below {self._read_seq}")
         self._reconnected = False
+
+    # -- standing by --
+
+    async def _change(self) -> None:
+        """Be what this supervisor now is: the active one, or one that stands by."""
+        if not self.announcing.active:
+            self._deciding, self._mending = False, None
+            return
+        self._follow(self._inbox.first())
+        last = await self._board.log.last(self._board.subjects.every("fact"))
+        self.position = min(floor_of(last), self._read_seq)
+        log.info("took over at position %d of %d", self.position, self._read_seq)
+        async for messages in self._board.log.scan(after=self.position, upto=self._read_seq):
+            await self._handle(messages, 0)
+        self._deciding, self._mending, self._mend_at = True, None, self._clock_s()
+        self._traces.took_over(time.time() * 1000)
+
+    def _follow(self, messages: Sequence[Message]) -> None:
+        """Fold what the active one committed. What it did not decide is read again at a takeover."""
+        for message in messages:
+            self._read(message)
+        self.runs.trim()
+        self._passed(messages, len(messages))
+
+    def _passed(self, messages: Sequence[Message], taken: int) -> None:
+        """These were handled, and the first `taken` of the inbox were among them."""
+        if messages and messages[-1].seq > self._read_seq:
+            self._read_seq, self._read_sha256 = messages[-1].seq, sha256(messages[-1].data)
+        self._inbox.drop(taken)
+
+    def _progress(self) -> Progress:
+        return Progress(
+            log=self._log_id,
+            position=self.position,
+            read=self._read_seq,
+            unfinished=self.runs.unfinished_count,
+            queued=self._queued,
+            left=frozenset(self.committer.left),
+        )
 
     # -- handling --
 
-    async def _handle(self, messages: Sequence[Message]) -> None:
+    async def _handle(self, messages: Sequence[Message], taken: int) -> None:
+        """Decide and commit, and do what follows; the first `taken` of the inbox are these messages."""
         if not messages:
             return
         inputs: list[Input] = []
@@ -228,9 +283,8 @@ class Supervisor:
             inputs += self._read(message)
         before = {cause.address.run: self.runs.get(cause.address.run) for cause in inputs}
         await self.committer.commit(inputs, self.floor)
-        self.position, self._position_sha256 = messages[-1].seq, sha256(messages[-1].data)
-        del self._inbox[: len(messages)]
-        self._room.set()
+        self.position = messages[-1].seq
+        self._passed(messages, taken)
         ended = {key for cause in inputs if (key := _ended_by_worker(cause))}
         further = [
             (was, now)
@@ -262,6 +316,8 @@ class Supervisor:
         if address.family == "fact":
             self._traces.stored(address.run, message, self.runs.is_over(address.run))
             self._fold(address.run, message)
+            if not self._deciding:
+                self.position = max(self.position, floor_of(message))
         else:
             self._mend_at = self._clock_s()
         return []
@@ -357,6 +413,7 @@ class Supervisor:
         if self._mending is None and self._clock_s() >= self._mend_at:
             self._mend_at = self._clock_s() + self._mend_s  # before it looks: a contract that comes now is due again
             self._mending = await self._look()
+            self._queued = len(self._mending.there)
         if self._mending is None or self.position < self._mending.head:
             return
         for folded in self.runs.unfinished():

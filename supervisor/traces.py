@@ -30,6 +30,8 @@ log = logging.getLogger(__name__)
 
 INPUTS_KEPT = 20_000
 """Inputs whose events have not been read back; most bring none about."""
+ENDS_KEPT = 10_000
+"""Ends by other supervisors that are remembered, for a takeover."""
 SETTLE_S = 5.0
 """Seconds that telling may take once the supervisor stops."""
 RECENT_MS = 60_000
@@ -44,6 +46,7 @@ class Traces:
         self._live: dict[str, RunSpans] = {}
         self._inputs: OrderedDict[int, Input] = OrderedDict()
         self._ending: set[str] = set()
+        self._elsewhere: OrderedDict[str, int] = OrderedDict()
         self._telling: set[asyncio.Task[None]] = set()
 
     def heard(self, cause: Input) -> None:
@@ -67,6 +70,8 @@ class Traces:
             self._ending.discard(run)
         spans = self._live.pop(run, None) or RunSpans(self._log, run)
         if (message.headers or {}).get("writer") != self._writer:
+            if over:
+                self.ended_elsewhere(run, message.time_ms)
             return
         self._decisions(run, message, events)
         if spans.version == facts.first - 1:
@@ -95,10 +100,20 @@ class Traces:
     def _traceparent(self, key: TaskKey) -> str:
         return f"00-{trace_id(self._log, key.run)}-{span_id(key.run, key.task, key.attempt)}-01"
 
-    def took_over(self, run: str, age_ms: float) -> None:
-        """`run` ended that long ago, and another supervisor may not have lived to tell it."""
-        if telemetry.on() and age_ms < RECENT_MS:
-            self.tell(run)
+    def ended_elsewhere(self, run: str, at_ms: int) -> None:
+        """Another supervisor wrote the end of `run`, at `at_ms` by the log's clock."""
+        if telemetry.on():
+            self._elsewhere[run] = at_ms
+            self._elsewhere.move_to_end(run)
+            if len(self._elsewhere) > ENDS_KEPT:
+                self._elsewhere.popitem(last=False)
+
+    def took_over(self, now_ms: float) -> None:
+        """This supervisor decides from now on, and who did before may not have lived to tell the last runs."""
+        for run, at_ms in self._elsewhere.items():
+            if now_ms - at_ms < RECENT_MS:
+                self.tell(run)
+        self._elsewhere.clear()
 
     def tell(self, run: str) -> None:
         """Tell all of a run, read from the log meanwhile."""

@@ -9,6 +9,7 @@ import pytest
 from blackboard.jetstream import JetStreamLog, create_board
 from blackboard.jetstream_blobs import JetStreamBlobs
 from blackboard.jetstream_queue import JetStreamQueue
+from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect
 from blackboard.server import EmbeddedServer
 from schemas.subjects import Subjects
@@ -26,6 +27,7 @@ class TestBoard(NamedTuple):
     log: JetStreamLog
     queue: JetStreamQueue
     blobs: JetStreamBlobs
+    announcements: NatsAnnouncements
 
 
 @pytest.fixture(scope="session")

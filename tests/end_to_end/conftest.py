@@ -9,7 +9,7 @@ import pytest
 from blackboard.board import Board, open_board
 from blackboard.server import EmbeddedServer
 from schemas.subjects import Subjects
-from tests.end_to_end.support import Program, Start
+from tests.end_to_end.support import PatchedProgram, Program, Start
 
 
 @pytest.fixture
@@ -22,6 +22,22 @@ def start(tmp_path: Path) -> Iterator[Start]:
         program = Program(words, tmp_path / f"{next(numbers)}-{words[0]}.out", cwd)
         programs.append(program)
         return program
+
+    try:
+        yield start_one
+    finally:
+        for program in programs:
+            program.kill()
+
+
+@pytest.fixture
+def start_patched(tmp_path: Path) -> Iterator[Start]:
+    """Starts `blackboard WORDS...` of another release: the first word is Python that runs before it."""
+    programs: list[Program] = []
+
+    def start_one(patch: str, *words: str) -> Program:
+        programs.append(PatchedProgram(patch, words, tmp_path / f"patched-{len(programs)}-{words[0]}.out"))
+        return programs[-1]
 
     try:
         yield start_one

@@ -158,6 +158,22 @@ class Program:
         return self.code
 
 
+class PatchedProgram(Program):
+    """The same of another release: `patch` is Python that runs first."""
+
+    def __init__(self, patch: str, words: Sequence[str], output: Path) -> None:
+        self.words, self.output = list(words), output
+        with output.open("ab") as said:
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", f"{patch}\nfrom blackboard.cli import main\nmain()", *words],
+                cwd=ROOT,
+                env=environment_with(),
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=subprocess.STDOUT,
+            )
+
+
 Start = Callable[..., Program]
 """The fixture `start`: starts the command with these words."""
 

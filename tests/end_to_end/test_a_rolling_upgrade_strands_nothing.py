@@ -2,9 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -15,15 +12,11 @@ from schemas import events as e
 from supervisor.decide import KNOWN_RULES, RULES
 from tests.end_to_end import teams
 from tests.end_to_end.support import (
-    ROOT,
-    Program,
     Start,
     call,
     call_python,
     ended,
-    environment_with,
     events_of,
-    history_of,
     offered,
     run_until,
 )
@@ -34,45 +27,13 @@ import sys
 from supervisor import decide
 
 decide.RULES, decide.KNOWN_RULES = {RULES + 1}, frozenset({{{RULES}, {RULES + 1}}})
-from blackboard.cli import main
-
-main()
 """
 """The command of a release whose rules have the next version."""
 
 
-class NewerProgram(Program):
-    def __init__(self, words: list[str], output: Path) -> None:
-        self.words, self.output = words, output
-        with output.open("ab") as said:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", NEWER, *words],
-                cwd=ROOT,
-                env=environment_with(),
-                stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=subprocess.STDOUT,
-            )
-
-
-@pytest.fixture
-def start_newer(tmp_path: Path) -> Iterator[Callable[..., Program]]:
-    programs: list[Program] = []
-
-    def start_one(*words: str) -> Program:
-        programs.append(NewerProgram(list(words), tmp_path / f"newer-{words[0]}.out"))
-        return programs[-1]
-
-    try:
-        yield start_one
-    finally:
-        for program in programs:
-            program.kill()
-
-
 @pytest.mark.timeout(120)
 async def test_runs_in_flight_go_on_and_say_who_decided(
-    shared: Board, there: list[str], start: Start, start_newer: Callable[..., Program], tmp_path: Path
+    shared: Board, there: list[str], start: Start, start_patched: Start, tmp_path: Path
 ) -> None:
     older, team = start("supervise", *there), teams.write(tmp_path, "squares", teams.SQUARES)
     worker = start("attach", team, *there)
@@ -84,34 +45,44 @@ async def test_runs_in_flight_go_on_and_say_who_decided(
     ]
     for run in runs:
         await run_until(shared, run, lambda state: state.in_flight)
-    newer = start_newer("supervise", *there)
-    await newer.says("took over")
-    os.kill(older.pid, signal.SIGSTOP)  # so that the newer one certainly gets a word in
-    start("attach", team, *there)
+    newer = start_patched(NEWER, "supervise", *there)
+    await newer.says("stands by at position")
+    os.kill(older.pid, signal.SIGSTOP)
+    await newer.says("took over at position")
+    worker = start("attach", team, *there)
     await run_until(shared, runs[0], lambda state: state.rules == RULES + 1)
     os.kill(older.pid, signal.SIGCONT)
+    await older.says("is standby, was active")
     runs.append(await client.publish("squares", {"numbers": [1, 2]}, "later"))
-    await older.says("is left alone from input")
     for run in runs:
         state = await ended(shared, run)
-        assert state.end == "DONE"
+        assert (state.end, state.rules) == ("DONE", RULES + 1)
+    await worker.stop()
 
-    changed, left = 0, 0
+    runs.append(await client.publish("squares", {"numbers": [1, 2]}, "begun"))
+    await run_until(shared, "begun", lambda state: state.in_flight)
+    newer.kill()
+    await older.says("took over at position", times=2)
+    start("attach", team, *there)
+    await older.says("run begun is left alone from input")
+    assert f"run begun is decided by rules {RULES + 1}, this supervisor has {RULES}" in older.said
+    runs.append(await client.publish("squares", {"numbers": [1, 2]}, "meanwhile"))
+    assert (await ended(shared, "meanwhile")).rules == RULES
+    newest = start_patched(NEWER, "supervise", *there)
+    assert (await ended(shared, "begun")).end == "DONE"
+    await older.says("is standby, was active", times=2)
+
+    changed = 0
     for run in runs:
         changes = [event for event in await events_of(shared, run) if isinstance(event, e.RulesChanged)]
         assert [event.rules for event in changes] in ([], [RULES + 1])
         changed += len(changes)
-        if f"run {run} is left alone from input" in older.said:
-            left += 1
-            folded, _ = await history_of(shared, run)
-            assert folded.state.rules == RULES + 1
-            assert f"run {run} is decided by rules {RULES + 1}, this supervisor has {RULES}" in older.said
-    print(f"{changed} of {len(runs)} runs changed hands in flight, {left} were left alone by the older supervisor")
-    assert changed
-    assert left
-    assert (older.code, newer.code) == (None, None)
+    print(f"{changed} of {len(runs)} runs changed hands in flight")
+    assert changed == RUNS
+    assert (older.code, newest.code) == (None, None)
 
-    known = await call_python(f"import sys; sys.argv = ['blackboard', *{['replay', '--all', *there]!r}]\n{NEWER}")
+    words = ["blackboard", "replay", "--all", *there]
+    known = await call_python(f"{NEWER}\nsys.argv = {words!r}\nfrom blackboard.cli import main\nmain()")
     assert known.code == 0, known
     assert known.out.count(f"rules {RULES}, {RULES + 1}") == changed
     unknown = await call("replay", "--all", *there)

@@ -1,4 +1,5 @@
-"""Two supervisors serve a board all the time: who wins changes from message to message, what is written does not."""
+"""Two supervisors decide all the time, as if they did not hear each other: who wins changes from message to message,
+what is written does not."""
 
 from collections import Counter
 from pathlib import Path
@@ -12,12 +13,16 @@ from tests.end_to_end.support import Start, ended, history_of, offered, task_eve
 
 RUNS, SMALL, LARGE = 24, 12, 140
 SHARE = 0.2
+NEVER_STANDS_BY = """
+from supervisor.announcing import Announcing
+Announcing.active = property(lambda self: True)
+"""
 
 
 async def test_each_wins_over_a_fifth_and_no_attempt_is_accepted_twice(
-    shared: Board, there: list[str], start: Start, tmp_path: Path
+    shared: Board, there: list[str], start: Start, start_patched: Start, tmp_path: Path
 ) -> None:
-    supervisors = [start("supervise", *there) for _ in range(2)]
+    supervisors = [start_patched(NEVER_STANDS_BY, "supervise", *there) for _ in range(2)]
     worker = start("attach", teams.write(tmp_path, "squares", teams.SQUARES), *there)
     await offered(shared, "squares", "squarer", "adder")
     for supervisor in supervisors:

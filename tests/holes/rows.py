@@ -146,8 +146,8 @@ ROWS = (
                     "sequences were used again",
                     Edit(
                         "supervisor.service",
-                        "if self.position and (message is None or sha256(message.data) != self._position_sha256):",
-                        "if self.position and message is None:",
+                        "if self._read_seq and (message is None or sha256(message.data) != self._read_sha256):",
+                        "if self._read_seq and message is None:",
                     ),
                 ),
             ),
@@ -158,8 +158,8 @@ ROWS = (
                     "the new goal lies below the old position",
                     Edit(
                         "supervisor.service",
-                        "if self.position and (message is None or sha256(message.data) != self._position_sha256):",
-                        "if message and sha256(message.data) != self._position_sha256:",
+                        "if self._read_seq and (message is None or sha256(message.data) != self._read_sha256):",
+                        "if message and sha256(message.data) != self._read_sha256:",
                     ),
                 ),
             ),

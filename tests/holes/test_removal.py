@@ -48,7 +48,7 @@ def test_properties_and_several_edits_of_one_module() -> None:
     here = Board(7, Board(0, left={"r1": 3}))
     floor: Any = inspect.getattr_static(Supervisor, "floor").fget
     assert floor(here) == 2
-    with removed(FLOOR, Edit("supervisor.service", "        del self._inbox[: len(messages)]\n", "")):
+    with removed(FLOOR, Edit("supervisor.service", "        self._inbox.drop(taken)\n", "")):
         assert floor(here) == 7
     assert floor(here) == 2
 

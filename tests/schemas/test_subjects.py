@@ -94,8 +94,8 @@ def test_parse_refuses_everything_else(subject: str) -> None:
     assert MAIN.address(subject) is None
 
 
-def test_tasks_and_cancels_are_not_on_the_log() -> None:
-    for subject in (MAIN.task("w", "r1", "a", 1), MAIN.cancels_of("w"), MAIN.tasks_of("w")):
+def test_tasks_cancels_and_announcements_are_not_on_the_log() -> None:
+    for subject in (MAIN.task("w", "r1", "a", 1), MAIN.cancels_of("w"), MAIN.tasks_of("w"), MAIN.lead):
         assert not any(matches(pattern, subject) for pattern in MAIN.log)
 
 

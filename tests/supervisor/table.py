@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
+from blackboard.announcements import Announcements
 from blackboard.board import Board
 from blackboard.client import Client
 from blackboard.log import Append, Log, Message, Stored
@@ -92,12 +93,15 @@ class Table(Record):
         subjects = Subjects()
         super().__init__(subjects, MemoryLog(subjects, clock_ms=lambda: self.now_ms, log_id="log-1"))
         self.queue = MemoryQueue()
+        self.announcements: Announcements | None = None
+        """Where supervisors hear each other; without it each is active."""
         self.client = Client(self.board(), "me")
         self.tasks: list[asyncio.Task[None]] = []
         self.stop = asyncio.Event()
 
     def board(self, log: Any = None, queue: Any = None) -> Board:
-        return Board(self.subjects, log or self.log.connect(), queue or self.queue, MemoryBlobs())
+        log, queue = log or self.log.connect(), queue or self.queue
+        return Board(self.subjects, log, queue, MemoryBlobs(), self.announcements)
 
     # -- who takes part --
 
