@@ -15,9 +15,9 @@ from nats.aio.msg import Msg
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
 from blackboard.jetstream_streams import make_stream, task_config
-from blackboard.log import LogUnavailable
+from blackboard.log import LogFull, LogUnavailable
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError, Disconnected, status_of
+from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
 from blackboard.nats_heard import heard
 from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
 from schemas.subjects import Subjects
@@ -157,8 +157,8 @@ def _check_put(future: "asyncio.Future[Msg]") -> None:
     if status_of(message) == "503":
         raise QueueGone("the task queue does not exist")
     error = msgspec.json.decode(message.data).get("error")
-    if error is None or error.get("err_code") == wire.SUBJECT_TAKEN:
+    if error is None or wire.is_there(error):
         return  # stored now, or there already
-    if error.get("code") == 503:
+    if error.get("code") == 503 or isinstance(refused := refusal("task", error), LogFull):
         raise QueueUnavailable(error.get("description", ""))
-    raise ApiError("task", error)
+    raise refused

@@ -38,7 +38,16 @@ WHY = {
     "subject_transform": "messages are kept under other subjects",
     "sealed": "it takes no messages",
 }
-"""What a deviation leads to, by setting."""
+"""What a deviation of a stream leads to, by setting."""
+
+WHY_OF_QUEUE = WHY | {
+    "storage": "each task costs a write to disk",
+    "retention": "tasks stay when they are done",
+    "discard": "a new task takes the place of an old one",
+    "max_msgs_per_subject": "a task could be there twice",
+    "max_msgs": "beyond that number tasks are refused",
+}
+"""The same for a queue."""
 
 FOR_GOOD = frozenset(
     {
@@ -77,14 +86,12 @@ class Deviation(NamedTuple):
     setting: str
     found: Any
     wanted: Any
+    why: str
+    """What it leads to."""
 
     @property
     def what(self) -> str:
         return f"{self.setting} is {_shown(self.found)} and must be {_shown(self.wanted)}"
-
-    @property
-    def why(self) -> str:
-        return WHY.get(self.setting, "nothing here knows what it does")
 
     @property
     def changeable(self) -> bool:
@@ -94,6 +101,7 @@ class Deviation(NamedTuple):
 
 def deviations(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterator[Deviation]:
     """What of `actual` is not as `expected`. A list may stand in any order."""
+    why = WHY_OF_QUEUE if expected.get("retention") == "workqueue" else WHY
     for setting, wanted in expected.items():
         found = actual.get(setting)
         if isinstance(wanted, list):
@@ -101,7 +109,7 @@ def deviations(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> Iterat
         else:
             same = found == wanted or not (found or wanted)
         if not same:
-            yield Deviation(str(expected["name"]), setting, found, wanted)
+            yield Deviation(str(expected["name"]), setting, found, wanted, why[setting])
 
 
 def unknown_settings(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
