@@ -59,7 +59,8 @@ def _reload(server: EmbeddedServer, old: str, new: str) -> None:
 
 
 class Disk:
-    """No file of the server may grow much, so that a write stops half-way; then any may. The server takes no writes again before it is started again."""
+    """No file of the server may grow much, so that a write stops half-way; then any may. The server takes no writes
+    again before it is started again."""
 
     settings = ""
 
