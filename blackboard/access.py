@@ -19,7 +19,7 @@ from blackboard.credentials import Credentials, Key, inbox_of, signed, write_pri
 from blackboard.log import LogError
 from blackboard.nats_connection import connect
 from blackboard.server_files import MAX_PAYLOAD_BYTES, read_state
-from schemas.access import Export, Role, account_of, exports, permissions
+from schemas.access import RULES, Export, Role, Rule, account_of, exports, permissions
 from schemas.subjects import token
 
 ENVIRONMENT = "BLACKBOARD_ACCESS"
@@ -143,16 +143,17 @@ class Access:
         names: Sequence[str],
         board: str = "main",
         expires_s: int = 0,
+        rules: Sequence[Rule] = RULES,
     ) -> Credentials:
         """New credentials with exactly what the roles may do under these names; nobody is told. Raises ValueError and
         BadName."""
         account, user = self._keys[account_of(roles)], Key.make("user")
-        given = permissions(roles, names, board, inbox_of(user.public))
+        given = permissions(roles, names, board, inbox_of(user.public), rules)
         small = Role.SPECIALIST not in roles and account is self._keys["AGENTS"]
         claims = {
             "type": "user",
-            "pub": {"allow": given.publish},
-            "sub": {"allow": given.subscribe},
+            "pub": _only(given.publish),
+            "sub": _only(given.subscribe),
             "subs": -1 if Role.ADMIN in roles else SUBSCRIPTIONS + 8 * len(names),
             "data": -1,
             "payload": SMALL_PAYLOAD_BYTES if small else MAX_PAYLOAD_BYTES,
@@ -261,6 +262,11 @@ def is_there(directory: Path) -> bool:
 
 def _of(granted: Granted) -> str:
     return account_of(granted.roles)
+
+
+def _only(subjects: list[str]) -> dict[str, list[str]]:
+    """These subjects and no others; a list of none would allow all."""
+    return {"allow": subjects} if subjects else {"deny": [">"]}
 
 
 def _export(one: Export) -> dict[str, Any]:
