@@ -5,7 +5,7 @@ Pulling stands in `jetstream_pull`. Source: the promises in `queue`.
 
 import asyncio
 import contextlib
-import time
+import secrets
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
@@ -24,6 +24,8 @@ from schemas.subjects import Subjects
 
 MAX_IN_FLIGHT = 100_000
 MAX_PULLS = 10_000
+SEQUENCE_BITS = 50
+"""The first sequence of a queue is drawn among so many. A clock may be set back to where it was."""
 ATTEMPT_DIGITS = 10
 """Workers of one specialist that may wait at the same time."""
 _NANOSECONDS = 1_000_000_000
@@ -48,12 +50,12 @@ class JetStreamQueue:
 
     async def ensure(self, specialists: Iterable[str]) -> None:
         try:
-            # Sequences start where no earlier queue of that name has been: else a late ack, which names nothing but a
-            # sequence, would take another task out of the queue that follows a lost one.
+            # Sequences start where hardly an earlier queue of that name has been: else a late ack, which names nothing
+            # but a sequence, would take another task out of the queue that follows a lost one.
             await make_stream(
                 self._connection,
                 task_config(self._subjects),
-                fixed={"first_seq": time.time_ns() // 1000},
+                fixed={"first_seq": 1 + secrets.randbits(SEQUENCE_BITS)},
                 replicas=self._replicas,
                 deadline_s=self._deadline_s,
             )
