@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 MARKS = {"ok": "ok  ", "warning": "warn", "problem": "FAIL"}
 
+NEARLY_FULL = 0.9
 FIX = "blackboard doctor --fix"
 ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
@@ -97,7 +98,7 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
     if access := None if settings.creds else find_access(settings.nats):
         system = await connect(settings.nats, "doctor", credentials=access.system())
         try:
-            async for finding in _syncing(system):
+            async for finding in _disks(system):
                 yield finding
         finally:
             await system.close()
@@ -110,20 +111,26 @@ def _of_stream(found: "Found", disposable: bool) -> Iterator[Finding]:
         yield Finding(what, "problem", f"{one.what}, for {one.why}", advice)
     for name in found.unknown:
         yield Finding(what, "warning", f"nothing here knows the setting {name}", "turn it off, or upgrade blackboard")
+    if found.refused:
+        yield Finding(what, "warning", f"its settings cannot be seen: {found.refused}", "look as the administrator")
     if found.config and not found.deviations:
         count = found.config.get("num_replicas", 1)
         yield Finding(what, "ok", f"as a board needs it, {count} {'copy' if count == 1 else 'copies'} of each message")
 
 
-async def _syncing(system: "Connection") -> AsyncIterator[Finding]:
-    from blackboard.jetstream_check import syncing
+async def _disks(system: "Connection") -> AsyncIterator[Finding]:
+    from blackboard.jetstream_check import disks
 
-    for one in await syncing(system):
+    for one in await disks(system):
+        what = f"disk of {one.server}"
         if one.always:
-            yield Finding(f"disk of {one.server}", "ok", "what it acknowledges is on disk")
+            yield Finding(what, "ok", "what it acknowledges is on disk")
         else:
             detail = f"what it acknowledges is on disk only after {one.interval_s:g} s"
-            yield Finding(f"disk of {one.server}", "warning", detail, "set jetstream { sync_interval: always }")
+            yield Finding(what, "warning", detail, "set jetstream { sync_interval: always }")
+        if one.used > one.limit * NEARLY_FULL:
+            detail = f"its streams have {one.used:,} bytes of {one.limit:,}"
+            yield Finding(what, "warning", detail, "make room and start it again, or raise max_file_store")
 
 
 async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:

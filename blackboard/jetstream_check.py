@@ -8,6 +8,7 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_streams import board_configs
+from blackboard.log import NotPermitted
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError
 from blackboard.stream_deviations import Deviation, deviations, unknown_settings
@@ -20,27 +21,35 @@ _NANOSECONDS = 1_000_000_000
 
 
 class Found(NamedTuple):
-    """A stream as it is. `config` is None where there is none."""
+    """A stream as it is. `config` is None where there is none, or where it may not be asked for: `refused` says so."""
 
     stream: str
     config: dict[str, Any] | None
     deviations: list[Deviation]
     unknown: list[str]
+    refused: str = ""
 
 
-class Syncing(NamedTuple):
-    """When a server writes to disk what it has acknowledged: before it does (`always`), or every so many seconds."""
+class Disk(NamedTuple):
+    """When a server writes to disk what it has acknowledged: before it does (`always`), or every so many seconds; and
+    how many bytes its streams have of those that they may have, as it saw its disk when it started."""
 
     server: str
     always: bool
     interval_s: float
+    used: int
+    limit: int
 
 
 async def look(connection: Connection, subjects: Subjects) -> list[Found]:
-    """The log, the blobs and the task queue. Raises LogUnavailable, NotPermitted, LogError."""
+    """The log, the blobs and the task queue. Raises LogUnavailable, LogError."""
     found = []
     for expected in board_configs(subjects):
-        config = await _config(connection, expected["name"])
+        try:
+            config = await _config(connection, expected["name"])
+        except NotPermitted as refused:
+            found.append(Found(expected["name"], None, [], [], str(refused)))
+            continue
         differs = list(deviations(expected, config)) if config else []
         found.append(Found(expected["name"], config, differs, unknown_settings(expected, config) if config else []))
     return found
@@ -74,15 +83,23 @@ async def mend(connection: Connection, subjects: Subjects) -> list[Deviation]:
     return mended
 
 
-async def syncing(system: Connection) -> list[Syncing]:
+async def disks(system: Connection) -> list[Disk]:
     """What the servers say, asked as the system account; of a cluster all that answer in time."""
-    told: list[Syncing] = []
+    told: list[Disk] = []
 
     async def on_answer(message: Msg) -> None:
         answer = msgspec.json.decode(message.data)
-        config = answer.get("data", {}).get("config") or {}
-        interval_s = config.get("sync_interval", 0) / _NANOSECONDS
-        told.append(Syncing(answer["server"]["name"], bool(config.get("sync_always")), interval_s))
+        data = answer.get("data") or {}
+        config = data.get("config") or {}
+        told.append(
+            Disk(
+                answer["server"]["name"],
+                bool(config.get("sync_always")),
+                config.get("sync_interval", 0) / _NANOSECONDS,
+                data.get("storage", 0),
+                config.get("max_storage", 0),
+            )
+        )
 
     inbox = system.client.new_inbox()
     listener = await system.listen(inbox, on_answer)

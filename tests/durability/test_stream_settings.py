@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from blackboard.access import Access
 from blackboard.board import open_board
 from blackboard.jetstream_check import look
 from blackboard.jetstream_streams import LOG_ID, StreamMismatch, board_configs, log_config, task_config
@@ -14,6 +15,7 @@ from blackboard.log import Append
 from blackboard.nats_connection import Connection, connect
 from blackboard.server import EmbeddedServer
 from blackboard.stream_deviations import FOR_GOOD, WHY
+from schemas.access import Role
 from schemas.subjects import Subjects
 from tests.durability.command import command
 from tests.plugins.figures import Figures
@@ -187,3 +189,31 @@ async def test_a_setting_of_a_newer_server_is_told(
     async with open_board(server.url, subjects.board, create=True):
         pass
     assert "duplicate_window" in (await look(connection, subjects))[0].unknown
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ("", ["what it acknowledges is on disk"]),
+        ("sync_interval: 30s", ["what it acknowledges is on disk only after 30 s"]),
+        ("sync_interval: always, max_file_store: 90K", ["what it acknowledges is on disk", "its streams have "]),
+    ],
+)
+async def test_what_servers_say_of_their_disks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: str, says: list[str]
+) -> None:
+    operator = Access.init(tmp_path / "access")
+    monkeypatch.setenv("BLACKBOARD_ACCESS", str(tmp_path / "access"))
+    settings = operator.server_settings(tmp_path / "jwt")
+    if more:
+        settings += f'\njetstream {{ store_dir: "{tmp_path}/server/data", {more} }}'
+    with EmbeddedServer(tmp_path / "server", settings) as server:
+        admin = operator.credentials([Role.ADMIN], ["ann"])
+        async with open_board(server.url, create=True, credentials=admin) as board:
+            await board.log.append(Append(board.subjects.goal("ann", "r1"), bytes(85_000)))
+        told = await command("doctor", "--json", "--nats", server.url)
+    said = [one for one in told.records if one["what"].startswith("disk of ")]
+    assert told.code == 0, told
+    assert [one["detail"].startswith(words) for one, words in zip(said, says, strict=True)] == [True] * len(says), said
+    states = ["warning" if "only after" in words or "have" in words else "ok" for words in says]
+    assert [one["state"] for one in said] == states
