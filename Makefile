@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench cluster chaos-small simulate mutation effects llm-faults ask-real plan-real eval \
-	injection permissions docs schemas constraints clean
+	injection permissions tamper docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -55,6 +55,9 @@ eval: $(INSTALLED) ## play the scenarios that teams ship
 
 ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a small real model; ARGS="--questions 1"
 	@$(BIN)/python -m tests.research.ask_real $(ARGS)
+
+tamper: $(INSTALLED) ## change, drop, swap and rewrite messages of a log: what verify says; ARGS="--every 10 --clean 50"
+	@$(BIN)/python -m tests.tamper $(ARGS)
 
 effects: $(INSTALLED) ## crash a worker at every await of an effect, and read the ledger of what it paid; SEEDS=50 SEED=7
 	@$(BIN)/python -m tests.effects $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
