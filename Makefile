@@ -11,7 +11,7 @@ ARGS ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test check bench chaos chaos-small simulate mutation effects llm-faults ask-real plan-real eval \
-	injection docs schemas constraints clean
+	injection permissions docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -58,6 +58,9 @@ ask-real: $(INSTALLED) $(MODELS) ## ask this project's documentation, with a sma
 
 effects: $(INSTALLED) ## crash a worker at every await of an effect, and read the ledger of what it paid; SEEDS=50 SEED=7
 	@$(BIN)/python -m tests.effects $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+permissions: $(INSTALLED) ## every identity, subject and verb on a live server, against the table; and faults in the table
+	@$(BIN)/python -m tests.access $(ARGS)
 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check

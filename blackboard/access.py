@@ -19,7 +19,7 @@ from blackboard.credentials import Credentials, Key, inbox_of, signed, write_pri
 from blackboard.log import LogError
 from blackboard.nats_connection import connect
 from blackboard.server_files import MAX_PAYLOAD_BYTES, read_state
-from schemas.access import Export, Role, account_of, exports, permissions
+from schemas.access import RULES, Export, Role, Rule, account_of, exports, permissions
 from schemas.subjects import token
 
 ENVIRONMENT = "BLACKBOARD_ACCESS"
@@ -28,6 +28,8 @@ ACCOUNTS = ("SYS", "BUS", "AGENTS")
 UPDATE = "$SYS.REQ.CLAIMS.UPDATE"
 SMALL_PAYLOAD_BYTES = 128 * 1024
 """For identities that append no values: answers and goals are smaller."""
+CONTROL_LINE_BYTES = 64 * 1024
+"""Credentials are one line when they connect: those of a worker with many specialists are longer than usual."""
 SUBSCRIPTIONS = 64
 _NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
 _STREAMS = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
@@ -100,6 +102,7 @@ class Access:
         preload = "\n".join(f"  {self._keys[name].public}: {self._read(f'{name}.jwt')}" for name in ACCOUNTS)
         return "\n".join(
             [
+                f"max_control_line: {CONTROL_LINE_BYTES}",
                 f"operator: {self._read('operator.jwt')}",
                 f"system_account: {self._keys['SYS'].public}",
                 f'resolver {{ type: full, dir: {json.dumps(str(resolver))}, allow_delete: false, interval: "2m" }}',
@@ -143,16 +146,17 @@ class Access:
         names: Sequence[str],
         board: str = "main",
         expires_s: int = 0,
+        rules: Sequence[Rule] = RULES,
     ) -> Credentials:
         """New credentials with exactly what the roles may do under these names; nobody is told. Raises ValueError and
         BadName."""
         account, user = self._keys[account_of(roles)], Key.make("user")
-        given = permissions(roles, names, board, inbox_of(user.public))
+        given = permissions(roles, names, board, inbox_of(user.public), rules)
         small = Role.SPECIALIST not in roles and account is self._keys["AGENTS"]
         claims = {
             "type": "user",
-            "pub": {"allow": given.publish},
-            "sub": {"allow": given.subscribe},
+            "pub": _only(given.publish),
+            "sub": _only(given.subscribe),
             "subs": -1 if Role.ADMIN in roles else SUBSCRIPTIONS + 8 * len(names),
             "data": -1,
             "payload": SMALL_PAYLOAD_BYTES if small else MAX_PAYLOAD_BYTES,
@@ -261,6 +265,11 @@ def is_there(directory: Path) -> bool:
 
 def _of(granted: Granted) -> str:
     return account_of(granted.roles)
+
+
+def _only(subjects: list[str]) -> dict[str, list[str]]:
+    """These subjects and no others; a list of none would allow all."""
+    return {"allow": subjects} if subjects else {"deny": [">"]}
 
 
 def _export(one: Export) -> dict[str, Any]:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from blackboard.credentials import Credentials
 from blackboard.jetstream_append import BATCH_FROM, Appender
-from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
+from blackboard.jetstream_blobs import JetStreamBlobs
+from blackboard.jetstream_direct import DirectReader, Gets, last_messages
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
-from blackboard.jetstream_streams import make_log, read_log_id
+from blackboard.jetstream_streams import make_blobs, make_log, read_log_id
 from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, NotPermitted, Stored
 from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect
@@ -26,7 +27,8 @@ class JetStreamLog:
 
     `log_id` is what `attach` read. An identity that may only append (a specialist's) need not know it.
     `batch_from`: the number of messages from which `append` uses an atomic batch; it depends on the server's
-    durability. `deadline_s`: after that long without any result, LogUnavailable.
+    durability. `deadline_s`: after that long without any result, LogUnavailable. `direct`: read by direct gets, as
+    whoever may make no consumer has to (None: as the identity of the connection has to).
     """
 
     def __init__(
@@ -39,9 +41,11 @@ class JetStreamLog:
         ack_timeout_s: float = 2.0,
         deadline_s: float = 5.0,
         heartbeat_s: float = HEARTBEAT_S,
+        direct: bool | None = None,
     ) -> None:
         self._connection, self._subjects, self._id = connection, subjects, log_id
         self._stream = subjects.log_stream
+        self._direct = connection.in_agents if direct is None else direct
         self._captured = tuple(pattern.removesuffix(">") for pattern in subjects.log)
         self._deadline_s, self._heartbeat_s = deadline_s, heartbeat_s
         self._appender = Appender(
@@ -71,6 +75,14 @@ class JetStreamLog:
         return await self._appender.waves.get({"seq": seq}) if seq > 0 else None
 
     async def last(self, subject: str) -> Message | None:
+        try:
+            return await self._last(subject)
+        except NotPermitted:
+            if not self._direct or "*" in subject or ">" in subject:
+                raise
+            return await Gets(self._connection, self._stream).last_of(subject)  # all that a specialist may read
+
+    async def _last(self, subject: str) -> Message | None:
         newest = {"last_by_subj": subject}
         if (message := await self._appender.waves.get(newest)) is not None:
             return message
@@ -132,7 +144,11 @@ class JetStreamLog:
             yield message
 
     async def last_per_subject(self, subject: str) -> AsyncIterator[Message]:
-        reader = self._reader([subject], 0, last_only=True)
+        if self._direct:
+            async for message in last_messages(self._connection, self._stream, subject):
+                yield message
+            return
+        reader = Reader(self._connection, self._stream, [subject], 0, last_only=True, heartbeat_s=self._heartbeat_s)
         try:
             await reader.open()
             while reader.pending:
@@ -158,16 +174,17 @@ class JetStreamLog:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         self._connection.on_reconnect(callback)
 
-    def _reader(self, subjects: Sequence[str], after: int, last_only: bool = False) -> Reader:
-        return Reader(
-            self._connection, self._stream, subjects, after, last_only=last_only, heartbeat_s=self._heartbeat_s
-        )
+    def _reader(self, subjects: Sequence[str], after: int) -> Reader | DirectReader:
+        if self._direct:
+            hints = [subject for subject in subjects if ".fact." in subject] or [self._subjects.fact("*")]
+            return DirectReader(self._connection, self._stream, subjects, after, hints=hints)
+        return Reader(self._connection, self._stream, subjects, after, heartbeat_s=self._heartbeat_s)
 
 
 class JetStreamSubscription:
     """A running read; see `log.Subscription`."""
 
-    def __init__(self, reader: Reader, handler: Handler) -> None:
+    def __init__(self, reader: Reader | DirectReader, handler: Handler) -> None:
         self._reader, self._handler = reader, handler
         self._closed = False
         self._task = asyncio.create_task(self._run())

@@ -37,7 +37,8 @@ class _Doubt(Exception):
 class Reader:
     """Reads `subjects` (none: all) of a stream above sequence `after`, without end.
 
-    `last_only` gives the last message of each subject first, then what follows. One task at a time may read.
+    `last_only` gives the last message of each subject first, then what follows; `headers_only` gives all without their
+    data, which the server reads and checks all the same. One task at a time may read.
     """
 
     def __init__(
@@ -48,12 +49,13 @@ class Reader:
         after: int = 0,
         *,
         last_only: bool = False,
+        headers_only: bool = False,
         heartbeat_s: float = HEARTBEAT_S,
     ) -> None:
         self.position = after
         """The sequence of the last message handed over, or where reading began."""
         self._connection, self._stream, self._subjects = connection, stream, list(subjects)
-        self._last_only, self._heartbeat_s = last_only, heartbeat_s
+        self._last_only, self._headers_only, self._heartbeat_s = last_only, headers_only, heartbeat_s
         self._name = ""
         self._listener: Listener | None = None
         self._arrived: list[Msg] = []
@@ -102,6 +104,7 @@ class Reader:
             "inactive_threshold": 30 * _NANOSECONDS,
             "mem_storage": True,
             "num_replicas": 1,
+            "headers_only": self._headers_only,
         }
         if self._last_only:
             config["deliver_policy"] = "last_per_subject"

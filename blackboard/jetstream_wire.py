@@ -66,6 +66,13 @@ def delivered(message: Msg, place: Place) -> Message:
     return Message(place.seq, message.subject, place.time_ms, message.data, own_headers(message.headers))
 
 
+def direct(message: Msg) -> Message:
+    """A message that answers a direct get. The server's headers come last, after those that it was stored with."""
+    headers = message.headers or {}
+    time_ms = _milliseconds(headers["Nats-Time-Stamp"])
+    return Message(int(headers["Nats-Sequence"]), headers["Nats-Subject"], time_ms, message.data, own_headers(headers))
+
+
 def stored(answer: dict[str, Any]) -> Message:
     """A message out of an answer of STREAM.MSG.GET."""
     fields = answer["message"]

@@ -40,6 +40,13 @@ class FastClient(Client):
         message: Msg = super()._build_message(sid, _text(subject), _text(reply), data, headers)
         return message
 
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        try:
+            await super()._close(status, do_cbs)
+        except OSError:  # it still had something to say when the server went away, and stopped half-way
+            self._status = Client.DISCONNECTED
+            await super()._close(status, do_cbs)
+
 
 def _text(raw: bytes) -> bytes:
     """`raw`, with a replacement character for what is no UTF-8."""
@@ -58,6 +65,12 @@ async def dial(
         last[:] = [error]
         if "authorization" in str(error).lower() and not refused.done():
             refused.set_exception(NotPermitted(f"{url} does not accept the credentials of {name!r}"))
+        if "maximum control line" in str(error).lower() and not refused.done():
+            refused.set_exception(
+                NotPermitted(
+                    f"{url} takes no credentials as long as those of {name}: give it `max_control_line: 65536`"
+                )
+            )
         on_error(error)
 
     connecting = asyncio.create_task(_connect(client, url, name, hear, options))

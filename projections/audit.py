@@ -1,8 +1,9 @@
 """Auditing: whether a stored history is what was written, and whether it follows from the inputs that it cites.
 
 Pure. Checked at each event: it can be read, versions are dense, the chain goes on, causes rise, and the input that is
-cited lies on a subject of this run and has the bytes that were decided about. Where the supervisor left the digest of
-its state with a message, the folded state must have the same. At each event the budget of the run must be kept.
+cited lies on a subject of this run and of the author whom the event names, and has the bytes that were decided about.
+Where the supervisor left the digest of its state with a message, the folded state must have the same. At each event the
+budget of the run must be kept.
 
 A chain is checked where the next message continues it, so bytes that were changed in the very last message show only in
 that digest, or in who else cites the run's `head`.
@@ -17,7 +18,19 @@ from projections.bookings import DIMENSIONS
 from projections.canonical import State
 from projections.history import BrokenHistory, Each, Folded, fold, outcome_digest, state_digest, unwritten
 from schemas.codec import FactMessage, NotAFactMessage, UnknownEvent, decode_event, decode_facts, sha256
-from schemas.events import AttemptFailed, AttemptStale, Cause, Event, InputLate, TaskEnded
+from schemas.events import (
+    AttemptFailed,
+    AttemptStale,
+    Cause,
+    Event,
+    GateAnswered,
+    InputLate,
+    InputRejected,
+    RunOpened,
+    TaskEnded,
+    ToolFailed,
+)
+from schemas.events_of_effects import EffectIntended
 from schemas.subjects import BOARD_RUN, INPUT_FAMILIES, BadName, Subjects
 from schemas.usage import Amount, Limits, amount
 
@@ -27,13 +40,14 @@ STATE_HEADER = "state"
 
 
 class Violation(BrokenHistory):
-    """The first event of a history that is wrong: `version` of `run`, in the message at sequence `seq` of the log."""
+    """The first event of a history that is wrong: `version` of `run`, in the message at sequence `seq` of the log.
+    `cause`: the sequence of the input that is not what the event cites; 0 where something else is wrong."""
 
     exit_code = 1
 
-    def __init__(self, run: str, version: int, problem: str, seq: int) -> None:
+    def __init__(self, run: str, version: int, problem: str, seq: int, cause: int = 0) -> None:
         super().__init__(run, version, problem)
-        self.seq = seq
+        self.seq, self.cause = seq, cause
 
     def __str__(self) -> str:
         return f"run {self.run}, event {self.version}, in the message at sequence {self.seq}: {self.problem}"
@@ -166,7 +180,7 @@ class Auditor:
     def __init__(self, log: str, run: str, subjects: Subjects) -> None:
         self.folded = unwritten(log, run)
         self._subjects = subjects
-        self._messages = self._inputs = self._states = 0
+        self.inputs = self.states = self._messages = 0
         self._checked = 0
         self._ledger = Ledger()
 
@@ -190,8 +204,8 @@ class Auditor:
             run=state.run,
             version=state.version,
             messages=self._messages,
-            inputs=self._inputs,
-            states=self._states,
+            inputs=self.inputs,
+            states=self.states,
             head=self.folded.h,
             state=state_digest(state),
             outcome=outcome_digest(state),
@@ -203,11 +217,14 @@ class Auditor:
             for item in recorded(message):
                 if below is not None and item.version >= below:
                     return
-                if item.event.cause.seq != self._checked:
-                    if problem := self._wrong_with(item.event.cause, find):
-                        raise Violation(self.folded.state.run, item.version, problem, message.seq)
-                    self._checked = item.event.cause.seq
-                    self._inputs += 1
+                cause = item.event.cause
+                if cause.seq != self._checked:
+                    if problem := self._wrong_with(cause, find):
+                        raise Violation(self.folded.state.run, item.version, problem, message.seq, cause.seq)
+                    self._checked = cause.seq
+                    self.inputs += 1
+                if problem := self._wrong_author(item.event, find(cause.seq)):
+                    raise Violation(self.folded.state.run, item.version, problem, message.seq, cause.seq)
         except (NotAFactMessage, UnknownEvent):
             return
 
@@ -220,6 +237,16 @@ class Auditor:
         if self.folded.state.run != BOARD_RUN and not self._is_input(there.subject):
             return f"cites the message at sequence {cause.seq}, which is no input of this run but {there.subject}"
         return None
+
+    def _wrong_author(self, event: Event, there: Cited | None) -> str | None:
+        """Whether an event names another author than the subject of what it cites, for which the broker vouches."""
+        named = _author(event)
+        address = self._subjects.address(there.subject) if there and named else None
+        if address is None or address.author in ("", named):
+            return None
+        return (
+            f"says that {named} said it, and what it cites at sequence {event.cause.seq} was said by {address.author}"
+        )
 
     def _is_input(self, subject: str) -> bool:
         try:
@@ -236,7 +263,21 @@ class Auditor:
         if held != state_digest(state):
             problem = "the supervisor that wrote it held another state than its events add up to"
             raise Violation(state.run, state.version, problem, message.seq)
-        self._states += 1
+        self.states += 1
+
+
+def _author(event: Event) -> str:
+    """Who said what an event cites, as far as the event names them."""
+    match event:
+        case RunOpened(publisher=name) | InputLate(author=name) | InputRejected(author=name):
+            return name
+        case GateAnswered(by=name, in_advance=False):
+            return name
+        case EffectIntended(specialist=name) | ToolFailed(specialist=name):
+            return name
+        case TaskEnded(specialist=name, execution=execution) if execution:
+            return name
+    return ""
 
 
 def audit(log: str, run: str, subjects: Subjects, facts: Iterable[Message], find: Find) -> Audited | Violation:

@@ -80,7 +80,7 @@ async def check(board: Board, run: str) -> Audited | Violation:
                 if message.subject != fact:
                     inputs[message.seq] = cited(message)
                     continue
-                await _fetch(board, message, inputs)
+                await fetch_cited(board, message, inputs)
                 auditor.add(message, inputs.get)
         await _require_last(board, auditor.folded)
     except Violation as violation:
@@ -105,7 +105,7 @@ async def check_all(board: Board) -> AsyncIterator[Audited | Violation]:
                 continue
             auditor = going.setdefault(run, Auditor(board.log.id, run, board.subjects))
             try:
-                await _fetch(board, message, inputs)
+                await fetch_cited(board, message, inputs)
                 auditor.add(message, inputs.get)
             except Violation as violation:
                 yield violation
@@ -134,7 +134,7 @@ async def _require_last(board: Board, folded: Folded) -> None:
         raise Violation(run, folded.state.version + 1, problem, folded.seq + 1) from damaged
 
 
-async def _fetch(board: Board, message: Message, inputs: dict[int, Cited]) -> None:
+async def fetch_cited(board: Board, message: Message, inputs: dict[int, Cited]) -> None:
     """Ask for what a fact message cites and the read did not bring: of `_board` all, else something is wrong."""
     for seq in causes(message):
         if seq not in inputs and (there := await board.log.get(seq)):

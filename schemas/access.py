@@ -85,6 +85,13 @@ RULES: tuple[Rule, ...] = (
         "many",
         "its contract, as it stands in the catalogue",
     ),
+    Rule(
+        _SPECIALIST,
+        "publish",
+        "$JS.API.DIRECT.GET.BOARD_{board}.bb.{board}.obs.{name}.*.*.*",
+        "many",
+        "its own intents, when an answer was lost",
+    ),
     Rule(_SUPERVISOR, "publish", "$JS.API.STREAM.INFO.BOARD_{board}", "one", "the log's id, head and settings"),
     Rule(_SUPERVISOR, "publish", "$JS.API.STREAM.MSG.GET.BOARD_{board}", "one", "a message of the log"),
     Rule(_SUPERVISOR, "publish", "$JS.API.CONSUMER.CREATE.BOARD_{board}.>", "one", "reads the log through a consumer"),

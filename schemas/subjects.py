@@ -91,8 +91,23 @@ class Subjects:
         return f"TASKS_{self.board}"
 
     @property
-    def blob_bucket(self) -> str:
+    def blob_stream(self) -> str:
         return f"BLOB_{self.board}"
+
+    @property
+    def blobs(self) -> str:
+        return f"{self._prefix}blob.>"
+
+    def blob(self, author: str, sha256: str, part: int | str) -> str:
+        """Where a part of what `author` stored under a digest lies. Part 0 says how many there are; `*` stands for
+        any author, or any part."""
+        return f"{self._prefix}blob.{author}.{sha256}.{part}"
+
+    @property
+    def kept(self) -> list[str]:
+        """The streams that hold what cannot be worked out again, in the order in which they are copied: a message is
+        stored after the blobs that it names, so what is copied of the log lacks none."""
+        return [self.log_stream, self.blob_stream]
 
     @property
     def log(self) -> list[str]:

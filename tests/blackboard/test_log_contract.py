@@ -45,7 +45,7 @@ class Received:
         return [message.seq for message in self.messages[:count]]
 
 
-@pytest.fixture(params=["memory", "jetstream"])
+@pytest.fixture(params=["memory", "jetstream", "direct"])
 async def under_test(
     request: pytest.FixtureRequest, server: EmbeddedServer, subjects: Subjects
 ) -> AsyncIterator[Subject]:
@@ -64,7 +64,8 @@ async def under_test(
 
     async def open_another() -> JetStreamLog:
         connections.append(await connect(server.url, "contract"))
-        return (await (attach if len(connections) > 1 else create_board)(connections[-1], subjects)).log
+        log = (await (attach if len(connections) > 1 else create_board)(connections[-1], subjects)).log
+        return JetStreamLog(connections[-1], subjects, log_id=log.id, direct=request.param == "direct")
 
     async def lose_connection() -> None:
         back = asyncio.Event()
