@@ -222,9 +222,10 @@ class Access:
         write_private(self.directory / name, text + "\n")
 
 
-async def tell(url: str, access: Access, accounts: Mapping[str, str]) -> None:
-    """Give the server at `url` new JWTs of accounts. Raises LogUnavailable, NotPermitted, AccessError."""
-    connection = await connect(url, "access", credentials=access.system())
+async def tell(url: str, access: Access, accounts: Mapping[str, str], ca: str = "") -> None:
+    """Give the server at `url` new JWTs of accounts; `ca`: see `connect`. Raises LogUnavailable, NotPermitted,
+    AccessError."""
+    connection = await connect(url, "access", credentials=access.system(), ca=ca)
     try:
         for name, jwt in accounts.items():
             answer = msgspec.json.decode((await connection.request(UPDATE, jwt.encode())).data)

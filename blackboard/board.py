@@ -38,12 +38,16 @@ async def open_board(
     name: str = "blackboard",
     create: bool = False,
     credentials: Credentials | None = None,
+    *,
+    ca: str = "",
+    replicas: int | None = None,
 ) -> AsyncIterator[Board]:
     """Connect to the board `board` on the NATS server at `url`; `create` makes its streams where they do not exist.
-    `credentials`: whose identity it is; none where the server asks for none.
+    `credentials`: whose identity it is; none where the server asks for none. `ca`: see `nats_connection.connect`,
+    `replicas`: `jetstream.create_board`.
 
     Raises ServerUnsuitable, LogUnavailable, or LogError where the board does not exist or is not as it should be.
     """
     subjects = Subjects(board)
-    async with jetstream.open_board(url, subjects, name, create, credentials) as ports:
+    async with jetstream.open_board(url, subjects, name, create, credentials, ca=ca, replicas=replicas) as ports:
         yield Board(subjects, *ports)

@@ -44,6 +44,8 @@ VERBS: dict[str, tuple[str, str]] = {
     "a2a": ("projections.cli_a2a:a2a", "Serve the board to other agents over A2A."),
     "schema": ("blackboard.cli_schema:schema", "Print what a team, a specialist or a message takes."),
     "access": ("specialists.cli_access:access", "Make credentials for a secured server, and take them back."),
+    "create": ("blackboard.cli_create:create", "Make the streams of a board."),
+    "certificates": ("blackboard.cli_create:certificates", "Make certificates for servers, for TLS."),
     "doctor": ("blackboard.cli_doctor:doctor", "Check this installation and the board."),
 }
 """verb -> ("package.module:command", help)"""

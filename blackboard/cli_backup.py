@@ -136,7 +136,7 @@ def _check_name(options: BoardOptions, found: "BackupFile") -> None:
 def _settings(options: BoardOptions, url: str) -> "Settings":
     from blackboard.settings import load
 
-    return load(url, options.board, options.name, options.creds)
+    return load(url, options.board, options.name, options.creds, options.ca)
 
 
 async def _connect(settings: "Settings") -> "Connection":
@@ -144,7 +144,7 @@ async def _connect(settings: "Settings") -> "Connection":
     from blackboard.nats_connection import connect
     from schemas.access import Role
 
-    return await connect(settings.nats, "backup", credentials=settings.credentials([Role.ADMIN]))
+    return await connect(settings.nats, "backup", credentials=settings.credentials([Role.ADMIN]), ca=settings.ca)
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from blackboard.jetstream_blobs import JetStreamBlobs
 from blackboard.jetstream_direct import DirectReader, Gets, last_messages
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
-from blackboard.jetstream_streams import make_blobs, make_log, read_log_id
+from blackboard.jetstream_streams import NoBoard, make_blobs, make_log, read_log_id
 from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, NotPermitted, Stored
 from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect
@@ -27,8 +27,9 @@ class JetStreamLog:
 
     `log_id` is what `attach` read. An identity that may only append (a specialist's) need not know it.
     `batch_from`: the number of messages from which `append` uses an atomic batch; it depends on the server's
-    durability. `deadline_s`: after that long without any result, LogUnavailable. `direct`: read by direct gets, as
-    whoever may make no consumer has to (None: as the identity of the connection has to).
+    durability. `deadline_s`: after that long without any result, LogUnavailable (None: what the connection has patience
+    for). `direct`: read by direct gets, as whoever may make no consumer has to (None: as the identity of the connection
+    has to).
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class JetStreamLog:
         log_id: str | None = None,
         batch_from: int = BATCH_FROM,
         ack_timeout_s: float = 2.0,
-        deadline_s: float = 5.0,
+        deadline_s: float | None = None,
         heartbeat_s: float = HEARTBEAT_S,
         direct: bool | None = None,
     ) -> None:
@@ -47,7 +48,8 @@ class JetStreamLog:
         self._stream = subjects.log_stream
         self._direct = connection.in_agents if direct is None else direct
         self._captured = tuple(pattern.removesuffix(">") for pattern in subjects.log)
-        self._deadline_s, self._heartbeat_s = deadline_s, heartbeat_s
+        self._deadline_s = deadline_s = connection.patience_s if deadline_s is None else deadline_s
+        self._heartbeat_s = heartbeat_s
         self._appender = Appender(
             connection, self._stream, batch_from=batch_from, ack_timeout_s=ack_timeout_s, deadline_s=deadline_s
         )
@@ -159,6 +161,9 @@ class JetStreamLog:
                     break
         finally:
             await reader.close()
+        # On a cluster the consumer may run where the last messages have not come yet. The leader has them.
+        async for message in self.read(subject, after=reader.position):
+            yield message
 
     async def subscribe(
         self, handler: Handler, subjects: Sequence[str] = (), after: int = 0
@@ -219,13 +224,24 @@ class Ports(NamedTuple):
     announcements: NatsAnnouncements
 
 
-async def create_board(connection: Connection, subjects: Subjects, *, replicas: int = 1) -> Ports:
+CLUSTER_REPLICAS = 3
+
+
+async def create_board(connection: Connection, subjects: Subjects, *, replicas: int | None = None) -> Ports:
     """Make the board's log, task queue and blob store where they do not exist, and attach to it. Idempotent.
 
-    `replicas` is 1 on a single server and 3 on a cluster. Raises StreamMismatch when something of that name exists and
-    is not what a board needs, LogUnavailable, LogError.
+    `replicas`: on how many servers each of them lies [default: 3 on a cluster, else 1]. Raises NoBoard when this
+    identity may not make one, StreamMismatch when something of that name exists and is not what a board needs,
+    LogUnavailable, LogError.
     """
-    log_id = await make_log(connection, subjects, replicas)
+    replicas = replicas or (CLUSTER_REPLICAS if connection.in_cluster else 1)
+    try:
+        log_id = await make_log(connection, subjects, replicas)
+    except NotPermitted as refused:
+        raise NoBoard(
+            f"there is no board {subjects.board!r} at {connection.url}, and {connection.who} may not make one: "
+            "its administrator does, with `blackboard create --creds admin.creds`"
+        ) from refused
     await make_blobs(connection, subjects, replicas)
     ports = _ports(connection, subjects, log_id)
     await ports.queue.ensure([])
@@ -251,12 +267,15 @@ async def open_board(
     name: str = "blackboard",
     create: bool = False,
     credentials: Credentials | None = None,
+    *,
+    ca: str = "",
+    replicas: int | None = None,
 ) -> AsyncIterator[Ports]:
     """A connection of its own, attached to the board, which `create` makes where it does not exist. Raises what
     `connect`, `create_board` and `attach` raise."""
-    connection = await connect(url, name, credentials=credentials)
+    connection = await connect(url, name, credentials=credentials, ca=ca)
     try:
-        yield await (create_board if create else attach)(connection, subjects)
+        yield await (create_board(connection, subjects, replicas=replicas) if create else attach(connection, subjects))
     finally:
         await connection.close()
 

@@ -4,6 +4,7 @@ Nobody can delete or change a line there but the administrator of that server. S
 """
 
 import contextlib
+import os
 from collections.abc import AsyncGenerator
 from typing import Any
 from urllib.parse import parse_qsl
@@ -15,6 +16,7 @@ from blackboard.jetstream_read import Reader
 from blackboard.log import Append, LogError, Stored
 from blackboard.nats_connection import ANSWER_TIMEOUT_S, Connection, connect
 from blackboard.nats_errors import ApiError
+from blackboard.nats_tls import CA
 
 DEADLINE_S = 5.0
 
@@ -84,5 +86,5 @@ class HeadsStream:
     async def _connected(self) -> Connection:
         if self._connection is None:
             credentials = read_credentials(self._credentials) if self._credentials else None
-            self._connection = await connect(self._url, "notary", credentials=credentials)
+            self._connection = await connect(self._url, "notary", credentials=credentials, ca=os.environ.get(CA, ""))
         return self._connection

@@ -30,7 +30,8 @@ _NANOSECONDS = 1_000_000_000
 
 
 class JetStreamQueue:
-    """One board's task queue over one connection."""
+    """One board's task queue over one connection. It lies on as many servers as the log: on one alone, the work of a
+    whole board would wait for that one."""
 
     def __init__(
         self,
@@ -38,12 +39,13 @@ class JetStreamQueue:
         subjects: Subjects,
         *,
         ack_wait_s: float = ACK_WAIT_S,
-        deadline_s: float = 5.0,
-        replicas: int = 1,
+        deadline_s: float | None = None,
     ) -> None:
         self._connection, self._subjects = connection, subjects
         self._stream = subjects.task_stream
-        self._ack_wait_s, self._deadline_s, self._replicas = ack_wait_s, deadline_s, replicas
+        self._ack_wait_s = ack_wait_s
+        self._deadline_s = connection.patience_s if deadline_s is None else deadline_s
+        self._replicas = 0
         self._puller = Puller(connection, self._stream)
 
     async def ensure(self, specialists: Iterable[str]) -> None:
@@ -54,12 +56,18 @@ class JetStreamQueue:
                 self._connection,
                 task_config(self._subjects),
                 fixed={"first_seq": time.time_ns() // 1000},
-                replicas=self._replicas,
+                replicas=await self._replicas_of_log(),
                 deadline_s=self._deadline_s,
             )
             await asyncio.gather(*(self._ensure_place(specialist) for specialist in specialists))
         except LogUnavailable as error:
             raise QueueUnavailable(str(error)) from error
+
+    async def _replicas_of_log(self) -> int:
+        if not self._replicas:
+            info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            self._replicas = int(info["config"]["num_replicas"])
+        return self._replicas
 
     async def _ensure_place(self, specialist: str) -> None:
         config: dict[str, Any] = {

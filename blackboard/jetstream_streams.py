@@ -99,7 +99,7 @@ async def make_stream(
     *,
     replicas: int = 1,
     fixed: Mapping[str, Any],
-    deadline_s: float = 5.0,
+    deadline_s: float | None = None,
 ) -> dict[str, Any]:
     """Create the stream unless it exists, and return its config. `fixed` is given to it when it is created, and an
     existing one may have other values. Raises StreamMismatch, LogUnavailable, LogError."""
@@ -154,7 +154,7 @@ async def make_blobs(connection: Connection, subjects: Subjects, replicas: int =
     await make_stream(connection, blob_config(subjects), replicas=replicas, fixed={})
 
 
-async def read_log_id(connection: Connection, subjects: Subjects, deadline_s: float = 5.0) -> str:
+async def read_log_id(connection: Connection, subjects: Subjects, deadline_s: float | None = None) -> str:
     """The id of the board's log. Raises NoBoard, StreamMismatch, LogUnavailable."""
     try:
         answer = await connection.api(f"STREAM.INFO.{subjects.log_stream}", None, deadline_s)

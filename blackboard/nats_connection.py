@@ -25,6 +25,10 @@ from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, s
 from schemas.access import API, API_OF_AGENTS
 
 ANSWER_TIMEOUT_S = 2.0
+PATIENCE_S = 5.0
+"""How long a request is repeated while nobody answers."""
+ELECTION_PATIENCE_S = 15.0
+"""The same in a cluster, whose servers take up to 9 s to notice that a leader is dead, and then elect another one."""
 
 _TAKEN_BACK = ("authentication revoked", "authentication expired", "authorization violation")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
@@ -42,7 +46,7 @@ class Connection:
         """Whether it is in the account that makes no consumers and reads the streams by direct gets."""
         self.last_answer_at: float = 0
         """Loop time at which the last answer to anything came."""
-        self._client: Client = FastClient()
+        self._client = FastClient()
         self._inbox = ""
         self.answers = Answers()
         self._up = asyncio.Event()
@@ -54,8 +58,8 @@ class Connection:
 
     # Life
 
-    async def open(self, name: str, timeout_s: float, **options: Any) -> None:
-        """Connect and check the server. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+    async def open(self, name: str, timeout_s: float, *, ca: str = "", **options: Any) -> None:
+        """Connect and check the server; see `connect`. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
         if self._credentials:
             options |= {
                 "user_credentials": RawCredentials(self._credentials.text),
@@ -67,6 +71,7 @@ class Connection:
             name if self._credentials is None else self.who,
             timeout_s,
             self._on_error,
+            ca=ca,
             disconnected_cb=self._on_disconnected,
             reconnected_cb=self._on_reconnected,
             closed_cb=self._on_closed,
@@ -88,6 +93,11 @@ class Connection:
     def is_closed(self) -> bool:
         """Closed for good: by `close`, or because the server revoked the identity."""
         return self._client.is_closed
+
+    @property
+    def in_cluster(self) -> bool:
+        """Whether the server is one of several, which may elect another leader of a stream."""
+        return bool(self._client._server_info.get("cluster"))
 
     @property
     def max_payload(self) -> int:
@@ -156,9 +166,18 @@ class Connection:
         """The subject of JetStream's API, as this connection's account spells it: `STREAM.INFO.<stream>` and so on."""
         return (API_OF_AGENTS if self.in_agents else API) + verb
 
-    async def api(self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float = 5.0) -> dict[str, Any]:
+    @property
+    def patience_s(self) -> float:
+        """How long to repeat a request while nobody answers."""
+        return ELECTION_PATIENCE_S if self.in_cluster else PATIENCE_S
+
+    async def api(
+        self, subject: str, body: Mapping[str, Any] | None = None, deadline_s: float | None = None
+    ) -> dict[str, Any]:
         """Ask the JetStream API, again and again while it does not answer: only for requests that may be repeated.
-        Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s`, NotPermitted."""
+        Raises ApiError when it refuses, LogUnavailable when nothing answers within `deadline_s` [`patience_s`],
+        NotPermitted."""
+        deadline_s = self.patience_s if deadline_s is None else deadline_s
         loop = asyncio.get_running_loop()
         end = loop.time() + deadline_s
         payload = msgspec.json.encode(body) if body else b""
@@ -263,16 +282,18 @@ async def connect(
     name: str = "blackboard",
     *,
     credentials: Credentials | None = None,
+    ca: str = "",
     timeout_s: float = 5.0,
     **options: Any,
 ) -> Connection:
     """Connect to the NATS server at `url` (of a cluster: several, separated by commas) under `name`, which the server
     shows to its operator.
 
-    `credentials` say who that is. `options` go to nats-py: `user`, `password`, `tls`, `inbox_prefix`.
-    Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials and
-    ServerUnsuitable for a server older than 2.15 or without JetStream.
+    `credentials` say who that is. `ca` is the file of the authorities that may vouch for the server; with one, or where
+    the URL begins with tls://, nothing is said to a server without TLS. `options` go to nats-py: `user`, `password`,
+    `inbox_prefix`. Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials
+    and ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted.
     """
     connection = Connection(url, credentials)
-    await connection.open(name, timeout_s, **options)
+    await connection.open(name, timeout_s, ca=ca, **options)
     return connection

@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nats.aio.client import Client
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
 
+from blackboard import nats_tls as tls
 from blackboard.log import LogUnavailable, NotPermitted
 from blackboard.nats_errors import ServerUnsuitable
 
@@ -21,7 +23,22 @@ RECONNECT_PAUSE_S = 0.1
 class FastClient(Client):
     """nats-py's client with its header parser made fast, since reading the log spends most of its time there, and able
     to read what anybody can publish: with bytes that are no text in a subject or a header, nats-py drops the
-    connection, and again at each delivery of a stored message."""
+    connection, and again at each delivery of a stored message. `tls_only`: it speaks to no server without TLS."""
+
+    tls_only = False
+
+    async def _connect_to_server(self, s: Srv) -> None:
+        if self._transport is None and s.uri.scheme in ("nats", "tls"):
+            self._transport = tls.CutTransport()
+        await super()._connect_to_server(s)
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        if initial_connection and self.tls_only and not info.get("tls_required"):
+            raise tls.NotTls(
+                f"the server at {address_of(self)} does not speak TLS, and nothing is sent to it without: "
+                "turn TLS on there, or leave out --ca and tls://"
+            )
+        await super()._process_info(info, initial_connection)
 
     @staticmethod
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
@@ -53,11 +70,30 @@ def _text(raw: bytes) -> bytes:
     return raw if raw.isascii() else raw.decode("utf-8", "replace").encode()
 
 
+def address_of(client: Client) -> str:
+    """The host and port of the server that the client speaks to."""
+    server = client._current_server
+    return server.uri.netloc.rpartition("@")[2] if server else "no address"
+
+
 async def dial(
-    client: Client, url: str, name: str, timeout_s: float, on_error: Callable[[Exception], None], **options: Any
+    client: FastClient,
+    url: str,
+    name: str,
+    timeout_s: float,
+    on_error: Callable[[Exception], None],
+    *,
+    ca: str,
+    **options: Any,
 ) -> None:
-    """Connect `client` and check the server. `on_error` hears of every error, then and later.
+    """Connect `client` and check the server. `on_error` hears of every error, then and later. `ca`: see `connect`.
     Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+    if tls.is_required(url, ca):  # else nats-py makes one where the server asks for TLS
+        client.tls_only = True
+        try:
+            options["tls"] = tls.context(ca)
+        except tls.CaUnreadable as error:
+            raise ServerUnsuitable(str(error)) from error
     refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     last: list[Exception] = []
 
@@ -65,12 +101,11 @@ async def dial(
         last[:] = [error]
         if "authorization" in str(error).lower() and not refused.done():
             refused.set_exception(NotPermitted(f"{url} does not accept the credentials of {name!r}"))
-        if "maximum control line" in str(error).lower() and not refused.done():
-            refused.set_exception(
-                NotPermitted(
-                    f"{url} takes no credentials as long as those of {name}: give it `max_control_line: 65536`"
-                )
-            )
+        elif not refused.done() and "maximum control line" in str(error).lower():
+            hint = "give it `max_control_line: 65536`"
+            refused.set_exception(NotPermitted(f"{url} takes no credentials as long as those of {name}: {hint}"))
+        elif not refused.done() and (why := _distrust(client, ca, error)):
+            refused.set_exception(ServerUnsuitable(why))
         on_error(error)
 
     connecting = asyncio.create_task(_connect(client, url, name, hear, options))
@@ -89,6 +124,13 @@ async def dial(
     refused.cancel()
     connecting.result()
     await _check_server(client, url)
+
+
+def _distrust(client: Client, ca: str, error: Exception) -> str:
+    """Why the server may not be spoken to; empty for any other error."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return tls.distrusted(address_of(client), ca, error)
+    return str(error) if isinstance(error, tls.NotTls) else ""
 
 
 async def _connect(

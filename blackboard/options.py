@@ -30,12 +30,13 @@ class BoardOptions:
     name: str | None = None
     as_json: bool = False
     creds: str | None = None
+    ca: str | None = None
 
     def settings(self) -> "Settings":
         """Raises ServerError where no board is found."""
         from blackboard import settings
 
-        return settings.load(self.nats, self.board, self.name, self.creds)
+        return settings.load(self.nats, self.board, self.name, self.creds, self.ca)
 
     def run(self, work: Coroutine[Any, Any, T], role: str = "") -> T:
         """Run a verb; a known error becomes a sentence on stderr and an exit code. With a `role` it is traced, where
@@ -99,12 +100,13 @@ def exit_code(error: Exception) -> int | None:
 
 
 def board_options(command: Callable[..., T]) -> Callable[..., T]:
-    """Add --nats, --creds, --board, --name and --json; the command receives them as `options`, a BoardOptions."""
+    """Add --nats, --creds, --ca, --board, --name and --json; the command receives them as `options`, a BoardOptions."""
 
     @click.option(
         "--nats", metavar="URL", help="The server [default: $BLACKBOARD_NATS, else .blackboard here or above]."
     )
     @click.option("--creds", metavar="FILE", help="Credentials [default: $BLACKBOARD_CREDS, else the operator's keys].")
+    @click.option("--ca", metavar="FILE", help="Who vouches for the server under TLS [default: $BLACKBOARD_CA].")
     @click.option("--board", metavar="NAME", help="The board [default: $BLACKBOARD_BOARD, else main].")
     @click.option("--name", metavar="NAME", help="Who you are on the board [default: $BLACKBOARD_NAME, else the user].")
     @click.option("--json", "as_json", is_flag=True, help="JSON on stdout, and nothing else there.")
@@ -113,11 +115,12 @@ def board_options(command: Callable[..., T]) -> Callable[..., T]:
         *args: Any,
         nats: str | None,
         creds: str | None,
+        ca: str | None,
         board: str | None,
         name: str | None,
         as_json: bool,
         **rest: Any,
     ) -> T:
-        return command(*args, options=BoardOptions(nats, board, name, as_json, creds), **rest)
+        return command(*args, options=BoardOptions(nats, board, name, as_json, creds, ca), **rest)
 
     return with_options

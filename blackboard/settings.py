@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 from blackboard.access import find_access
 from blackboard.board import Board, open_board
 from blackboard.credentials import Credentials, read_credentials
+from blackboard.nats_tls import CA
 from blackboard.server import find_url
 from schemas.access import Role
 from schemas.goals import Token
@@ -26,7 +27,9 @@ NAME = "BLACKBOARD_NAME"
 
 class Settings(BaseModel):
     """`nats` is a server's address, `nats://host:port`; `name` stands in the subjects of what this process appends.
-    `creds` is a file of credentials; without one, whoever has the operator's keys of the server signs his own."""
+    `creds` is a file of credentials; without one, whoever has the operator's keys of the server signs his own.
+    `ca` is a file of authorities, one of which must vouch for the server; without one TLS is used where the server asks
+    for it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -34,16 +37,24 @@ class Settings(BaseModel):
     board: Token = "main"
     name: Token = "client"
     creds: Path | None = None
+    ca: str = ""
 
     @asynccontextmanager
     async def open(
-        self, process: str, *roles: Role, create: bool = False, names: Sequence[str] = ()
+        self,
+        process: str,
+        *roles: Role,
+        create: bool = False,
+        names: Sequence[str] = (),
+        replicas: int | None = None,
     ) -> AsyncIterator[Board]:
         """The board, in these roles (none: to read) under `names` (none: `name`). `process` is for the server's list of
-        connections; `create` makes the board's streams where they do not exist. Raises what `open_board` raises, and
-        BadCredentials, AccessError."""
+        connections; `create` makes the board's streams where they do not exist, on `replicas` servers. Raises what
+        `open_board` raises, and BadCredentials, AccessError."""
         credentials = self.credentials(roles or (Role.AUDITOR,), names)
-        async with open_board(self.nats, self.board, process, create, credentials) as board:
+        async with open_board(
+            self.nats, self.board, process, create, credentials, ca=self.ca, replicas=replicas
+        ) as board:
             yield board
 
     @property
@@ -61,7 +72,11 @@ class Settings(BaseModel):
 
 
 def load(
-    nats: str | None = None, board: str | None = None, name: str | None = None, creds: str | None = None
+    nats: str | None = None,
+    board: str | None = None,
+    name: str | None = None,
+    creds: str | None = None,
+    ca: str | None = None,
 ) -> Settings:
     """Raises ServerNotFound, whose sentence says what to do, or ValidationError for a name that is no token."""
     return Settings(
@@ -69,6 +84,7 @@ def load(
         board=board or os.environ.get(BOARD) or "main",
         name=name or os.environ.get(NAME) or _user(),
         creds=Path(found) if (found := creds or os.environ.get(CREDENTIALS)) else None,
+        ca=ca or os.environ.get(CA) or "",
     )
 
 

@@ -152,7 +152,8 @@ async def _revoke(
     if not chosen:
         raise BadInput(f"nothing of that kind was granted to {name!r}: `blackboard access list` shows all")
     accounts = found.revoke(chosen)
-    await tell(options.settings().nats, found, accounts)
+    settings = options.settings()
+    await tell(settings.nats, found, accounts, settings.ca)
     keys = [one.public for one in chosen]
     options.say({"name": name, "revoked": keys}, f"{name}: {len(keys)} revoked, and the server was told")
 
