@@ -28,6 +28,8 @@ ACCOUNTS = ("SYS", "BUS", "AGENTS")
 UPDATE = "$SYS.REQ.CLAIMS.UPDATE"
 SMALL_PAYLOAD_BYTES = 128 * 1024
 """For identities that append no values: answers and goals are smaller."""
+CONTROL_LINE_BYTES = 64 * 1024
+"""Credentials are one line when they connect: those of a worker with many specialists are longer than usual."""
 SUBSCRIPTIONS = 64
 _NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
 _STREAMS = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
@@ -100,6 +102,7 @@ class Access:
         preload = "\n".join(f"  {self._keys[name].public}: {self._read(f'{name}.jwt')}" for name in ACCOUNTS)
         return "\n".join(
             [
+                f"max_control_line: {CONTROL_LINE_BYTES}",
                 f"operator: {self._read('operator.jwt')}",
                 f"system_account: {self._keys['SYS'].public}",
                 f'resolver {{ type: full, dir: {json.dumps(str(resolver))}, allow_delete: false, interval: "2m" }}',

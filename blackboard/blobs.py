@@ -19,11 +19,12 @@ class BlobsUnavailable(Exception):
 
 
 class Blobs(Protocol):
-    async def put(self, data: bytes) -> str:
-        """Store `data` and return its SHA-256 in hex. Storing the same bytes again costs one look-up.
-        Raises BlobsUnavailable."""
+    async def put(self, data: bytes, author: str) -> str:
+        """Store `data` under the name of `author`, a token, and return its SHA-256 in hex. Nobody can replace what
+        another one stored. Storing the same bytes again costs one look-up. Raises BlobsUnavailable."""
         ...
 
     async def get(self, sha256: str) -> bytes:
-        """The bytes with that digest, verified. Raises BlobMissing, BlobDamaged, BlobsUnavailable."""
+        """The bytes with that digest, whoever stored them, verified; what is stored there and has another digest is
+        passed over while there is a right copy. Raises BlobMissing, BlobDamaged, BlobsUnavailable."""
         ...

@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 
 from blackboard.options import BoardOptions, board_options
+from schemas.access import Role
 
 
 @click.command()
@@ -22,7 +24,9 @@ def up(teams: tuple[str, ...], directory: str, options: BoardOptions) -> None:
     """Start a server, a supervisor and one worker process for each of TEAMS, and keep them running.
 
     TEAMS are names of reference teams (licences, research), ./file.py or package.module:name. With --nats, that server
-    is used and none is started. Ctrl-C stops all of it in order; what lies in the directory stays.
+    is used and none is started. The server enforces who may say what: whoever can read the directory is its operator,
+    all others need credentials (`blackboard access grant`). Ctrl-C stops all of it in order; what lies in the directory
+    stays.
     """
     if not options.run(_up(options, teams, Path(directory))):
         sys.exit(1)
@@ -51,7 +55,7 @@ def _object(name: str, line: str) -> str:
 
 
 async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> bool:
-    from blackboard import logs
+    from blackboard import access, logs
     from blackboard.server import EmbeddedServer
 
     stop = asyncio.Event()
@@ -61,7 +65,9 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> b
     say = _Printer(options, logs.as_json())
     if options.nats:
         return await _run(options, teams, options.nats, say, stop)
-    with EmbeddedServer(directory) as server:
+    operator = access.of_server(directory)
+    os.environ[access.ENVIRONMENT] = str(operator.directory)  # for the processes that are started here
+    with EmbeddedServer(directory, lambda: operator.server_settings(directory.absolute() / "jwt")) as server:
         say("server", f"pid {server.pid}  {server.url}  data in {directory}")
         watching = asyncio.create_task(server.keep_running())
         watching.add_done_callback(lambda _: stop.set())  # it ends by itself only when the server cannot be started
@@ -75,12 +81,15 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> b
 
 async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Printer, stop: asyncio.Event) -> bool:
     """Keep supervisor and workers running until `stop`; whether none of them had to be given up."""
-    from blackboard.board import open_board
     from blackboard.processes import KeptProcess
+    from blackboard.settings import load
 
-    async with open_board(url, options.board or "main", name="up", create=True):
+    settings = load(url, options.board, options.name, options.creds)
+    async with settings.open("up", Role.ADMIN, create=True):
         pass
-    common = ["--nats", url, "--board", options.board or "main"]
+    common = ["--nats", url, "--board", settings.board]
+    if settings.creds:
+        common += ["--creds", str(settings.creds)]
     blackboard = [sys.executable, "-m", "blackboard.cli"]
     processes = [KeptProcess("supervisor", [*blackboard, "supervise", *common], say)]
     processes += [KeptProcess(team, [*blackboard, "attach", team, *common], say) for team in teams]

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from blackboard.credentials import Credentials
 from blackboard.jetstream_append import BATCH_FROM, Appender
-from blackboard.jetstream_blobs import JetStreamBlobs, make_blobs
+from blackboard.jetstream_blobs import JetStreamBlobs
 from blackboard.jetstream_direct import DirectReader, Gets, last_messages
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
-from blackboard.jetstream_streams import NoBoard, make_log, read_log_id
+from blackboard.jetstream_streams import NoBoard, make_blobs, make_log, read_log_id
 from blackboard.log import Append, Conflict, Handler, LogDamaged, LogError, Message, NotPermitted, Stored
 from blackboard.nats_announcements import NatsAnnouncements
 from blackboard.nats_connection import Connection, connect

@@ -1,97 +1,117 @@
-"""The blobs on JetStream's object store, each under its SHA-256 as name.
+"""The blobs on JetStream: each in parts, on a stream that takes one message a subject and none in its place.
 
-Source: the promises in `blobs`. Chunks are read through our own reader, which notices missing ones; nats-py's `get`
-would wait for them for ever.
+The author stands in the subject, so nobody can replace what another one stored, and whoever stores something else under
+a digest stores it in vain: a reader takes the copy that has it. NATS's object store would let everybody replace
+everything, for it replaces the message that describes an object.
+Source: the promises in `blobs`; docs/protocol.md, section Blobs.
 """
 
 import asyncio
 import hashlib
+from collections.abc import Sequence
 
-from nats import errors
-from nats.js.api import ObjectStoreConfig
-from nats.js.errors import APIError, BucketNotFoundError, NotFoundError, ObjectNotFoundError
-from nats.js.object_store import ObjectStore
+import msgspec
+from nats.aio.msg import Msg
 
+from blackboard import jetstream_wire as wire
 from blackboard.blobs import BlobDamaged, BlobMissing, BlobsUnavailable
-from blackboard.jetstream_read import Reader
-from blackboard.log import LogError
+from blackboard.jetstream_direct import Gets
+from blackboard.log import LogUnavailable, Message
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import Disconnected
+from blackboard.nats_errors import ApiError, status_of
 from schemas.subjects import Subjects
 
-_SILENCE = (
-    errors.TimeoutError,
-    errors.NoRespondersError,
-    errors.OutboundBufferLimitError,
-    errors.ConnectionClosedError,
-)
+PART_BYTES = 512 * 1024
+AT_ONCE = 8
+"""Parts under way at the same time."""
+AUTHORS = 100
+"""Copies of one blob that are looked at."""
+PARTS_AT_ONCE = 32
+PAUSES_S = (0.05, 0.2, 0.5)
+"""Before a blob counts as missing: on a cluster, who answers may be a moment behind."""
 
 
-async def make_blobs(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
-    """Create the board's object store unless it exists. Raises LogUnavailable, LogError."""
-    config = ObjectStoreConfig(
-        bucket=subjects.blob_bucket, replicas=replicas, description=f"blobs of board {subjects.board}"
-    )
-    client = connection.client.jetstream()
-    try:
-        await client.object_store(subjects.blob_bucket)
-    except BucketNotFoundError:
-        await client.create_object_store(config=config, bucket=subjects.blob_bucket)
+class Described(msgspec.Struct, frozen=True):
+    """Part 0 of a blob, stored last: its size in bytes, and the number of the last part."""
+
+    size: int
+    parts: int
 
 
 class JetStreamBlobs:
     """One board's blobs over one connection."""
 
     def __init__(self, connection: Connection, subjects: Subjects, *, deadline_s: float = 5.0) -> None:
-        self._connection, self._bucket, self._deadline_s = connection, subjects.blob_bucket, deadline_s
+        self._connection, self._subjects, self._deadline_s = connection, subjects, deadline_s
+        self._gets = Gets(connection, subjects.blob_stream)
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, author: str) -> str:
         digest = hashlib.sha256(data).hexdigest()
+        pieces = [data[start : start + PART_BYTES] for start in range(0, len(data), PART_BYTES)]
         try:
-            store = await self._store()
-            if not await _has(store, digest):
-                await store.put(digest, data)
-        except (*_SILENCE, Disconnected, APIError) as error:
-            raise BlobsUnavailable(f"blob {digest} is not known to be stored: {_why(error)}") from error
+            if not await self._last([self._subjects.blob(author, digest, 0)]):
+                for start in range(0, len(pieces), AT_ONCE):
+                    some = enumerate(pieces[start : start + AT_ONCE], start=start + 1)
+                    await asyncio.gather(*(self._store(author, digest, part, piece) for part, piece in some))
+                described = msgspec.json.encode(Described(len(data), len(pieces)))
+                await self._store(author, digest, 0, described)
+        except LogUnavailable as error:
+            raise BlobsUnavailable(f"blob {digest} is not known to be stored: {error}") from error
         return digest
+
+    async def _store(self, author: str, digest: str, part: int, data: bytes) -> None:
+        message = await self._connection.request(self._subjects.blob(author, digest, part), data, self._deadline_s)
+        _check_stored(message)
 
     async def get(self, sha256: str) -> bytes:
         try:
-            store = await self._store()
-            info = await store.get_info(sha256)
-            data = await asyncio.wait_for(self._chunks(info.nuid or "", info.size or 0), self._deadline_s)
-        except (NotFoundError, ObjectNotFoundError):
-            raise BlobMissing(f"no blob has the digest {sha256}") from None
-        except (*_SILENCE, TimeoutError, LogError, APIError) as error:
-            raise BlobsUnavailable(f"blob {sha256} cannot be read at the moment: {_why(error)}") from error
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise BlobDamaged(f"what is stored as {sha256} is {len(data)} bytes with another digest")
-        return data
+            return await self._found(sha256)
+        except LogUnavailable as error:
+            raise BlobsUnavailable(f"blob {sha256} cannot be read at the moment: {error}") from error
 
-    async def _store(self) -> ObjectStore:
-        return await self._connection.client.jetstream().object_store(self._bucket)
+    async def _found(self, sha256: str) -> bytes:
+        for pause_s in (*PAUSES_S, None):
+            copies = await self._last([self._subjects.blob("*", sha256, 0)])
+            wrong = [data for one in copies if (data := await self._copy(one)) is not None]
+            for data in wrong:
+                if hashlib.sha256(data).hexdigest() == sha256:
+                    return data
+            if pause_s is not None:
+                await asyncio.sleep(pause_s)
+        if not copies:
+            raise BlobMissing(f"no blob has the digest {sha256}")
+        raise BlobDamaged(f"what is stored as {sha256} is {len(wrong[0]) if wrong else 0} bytes with another digest")
 
-    async def _chunks(self, nuid: str, size: int) -> bytes:
-        """What is there of the chunks; fewer bytes than `size` when some are lost."""
-        data = bytearray()
-        reader = Reader(self._connection, f"OBJ_{self._bucket}", [f"$O.{self._bucket}.C.{nuid}"])
+    async def _copy(self, first: Message) -> bytes | None:
+        """What lies beside part 0; fewer bytes than it says when some are lost, None when it says nothing."""
         try:
-            await reader.open()
-            while len(data) < size and (messages := await reader.next()):
-                for message in messages:
-                    data += message.data
-        finally:
-            await reader.close()
-        return bytes(data)
+            described = msgspec.json.decode(first.data, type=Described)
+        except msgspec.DecodeError:
+            return None
+        prefix, parts, after = first.subject.removesuffix("0"), dict[int, bytes](), 0
+        while len(parts) < described.parts:
+            body = {"seq": after + 1, "batch": PARTS_AT_ONCE, "next_by_subj": f"{prefix}*"}
+            before = after
+            async for message in self._gets.ask(body):
+                after = message.seq
+                part = message.subject.removeprefix(prefix)
+                if part.isdecimal() and 0 < int(part) <= described.parts:
+                    parts[int(part)] = message.data
+            if after == before:
+                break
+        return b"".join(data for _, data in sorted(parts.items()))
+
+    async def _last(self, subjects: Sequence[str]) -> list[Message]:
+        return [message async for message in self._gets.ask({"multi_last": subjects, "batch": AUTHORS})]
 
 
-async def _has(store: ObjectStore, name: str) -> bool:
-    try:
-        await store.get_info(name)
-    except (NotFoundError, ObjectNotFoundError):
-        return False
-    return True
-
-
-def _why(error: Exception) -> str:
-    return str(error) or type(error).__name__
+def _check_stored(message: Msg) -> None:
+    """Raise unless the part is stored, now or before. Raises LogUnavailable, ApiError."""
+    if status_of(message) == "503":
+        raise LogUnavailable("the stream of the blobs has no leader, or does not exist")
+    error = msgspec.json.decode(message.data).get("error")
+    if error is None or error.get("err_code") == wire.SUBJECT_TAKEN:
+        return
+    if error.get("code") == 503:
+        raise LogUnavailable(error.get("description", ""))
+    raise ApiError("blob", error)

@@ -74,6 +74,25 @@ def task_config(subjects: Subjects) -> dict[str, Any]:
     }
 
 
+def blob_config(subjects: Subjects) -> dict[str, Any]:
+    """What the stream of the blobs must be: each part of a blob is stored once, and never another in its place."""
+    return {
+        "name": subjects.blob_stream,
+        "subjects": [subjects.blobs],
+        "storage": "file",
+        "retention": "limits",
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "deny_delete": True,
+        "deny_purge": True,
+        "allow_direct": True,
+        **_NO_LIMITS,
+        "max_msgs_per_subject": 1,
+        **_NEVER,
+        **_ALONE,
+    }
+
+
 async def make_stream(
     connection: Connection,
     config: Mapping[str, Any],
@@ -128,6 +147,11 @@ async def make_log(connection: Connection, subjects: Subjects, replicas: int = 1
     fixed = {"metadata": {LOG_ID: secrets.token_hex(16)}}
     config = await make_stream(connection, log_config(subjects), replicas=replicas, fixed=fixed)
     return log_id_of(subjects, config)
+
+
+async def make_blobs(connection: Connection, subjects: Subjects, replicas: int = 1) -> None:
+    """Create the stream of the board's blobs unless it exists."""
+    await make_stream(connection, blob_config(subjects), replicas=replicas, fixed={})
 
 
 async def read_log_id(connection: Connection, subjects: Subjects, deadline_s: float | None = None) -> str:

@@ -227,21 +227,25 @@ class MemoryBlobs:
     """Blobs in memory."""
 
     def __init__(self) -> None:
-        self._blobs: dict[str, bytes] = {}
+        self._blobs: dict[str, dict[str, bytes]] = {}
 
-    async def put(self, data: bytes) -> str:
+    async def put(self, data: bytes, author: str) -> str:
         digest = hashlib.sha256(data).hexdigest()
-        self._blobs[digest] = bytes(data)
+        self._blobs.setdefault(digest, {}).setdefault(author, bytes(data))
         return digest
 
     def damage(self, sha256: str) -> None:
         """Lose a part of what is stored, as a flipped bit on disk does."""
-        self._blobs[sha256] = self._blobs[sha256][:-1]
+        self._blobs[sha256] = {author: data[:-1] for author, data in self._blobs[sha256].items()}
+
+    def store_wrong(self, sha256: str, author: str, data: bytes) -> None:
+        """Store under a digest what has another one, as anybody may who may store."""
+        self._blobs.setdefault(sha256, {}).setdefault(author, data)
 
     async def get(self, sha256: str) -> bytes:
         if sha256 not in self._blobs:
             raise BlobMissing(f"no blob has the digest {sha256}")
-        data = self._blobs[sha256]
-        if hashlib.sha256(data).hexdigest() != sha256:
-            raise BlobDamaged(f"what is stored as {sha256} is {len(data)} bytes with another digest")
-        return data
+        for data in self._blobs[sha256].values():
+            if hashlib.sha256(data).hexdigest() == sha256:
+                return data
+        raise BlobDamaged(f"what is stored as {sha256} is {len(data)} bytes with another digest")

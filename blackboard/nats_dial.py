@@ -101,6 +101,9 @@ async def dial(
         last[:] = [error]
         if "authorization" in str(error).lower() and not refused.done():
             refused.set_exception(NotPermitted(f"{url} does not accept the credentials of {name!r}"))
+        elif not refused.done() and "maximum control line" in str(error).lower():
+            hint = "give it `max_control_line: 65536`"
+            refused.set_exception(NotPermitted(f"{url} takes no credentials as long as those of {name}: {hint}"))
         elif not refused.done() and (why := _distrust(client, ca, error)):
             refused.set_exception(ServerUnsuitable(why))
         on_error(error)

@@ -91,12 +91,17 @@ class Subjects:
         return f"TASKS_{self.board}"
 
     @property
-    def blob_bucket(self) -> str:
+    def blob_stream(self) -> str:
         return f"BLOB_{self.board}"
 
     @property
-    def blob_stream(self) -> str:
-        return f"OBJ_{self.blob_bucket}"
+    def blobs(self) -> str:
+        return f"{self._prefix}blob.>"
+
+    def blob(self, author: str, sha256: str, part: int | str) -> str:
+        """Where a part of what `author` stored under a digest lies. Part 0 says how many there are; `*` stands for
+        any author, or any part."""
+        return f"{self._prefix}blob.{author}.{sha256}.{part}"
 
     @property
     def kept(self) -> list[str]:

@@ -100,18 +100,18 @@ def _json(*arguments: str) -> dict[str, Any]:
 
 async def _rows(url: str, sha256: str) -> list[dict[str, Any]]:
     """The audit's rows, from the blob that the fact `policy` names."""
-    from blackboard.board import open_board
+    from blackboard.settings import load
 
-    async with open_board(url, name="demo") as board:
+    async with load(url).open("demo") as board:
         rows: list[dict[str, Any]] = json.loads(await board.blobs.get(sha256))
     return rows
 
 
 async def _live_state(url: str, run: str) -> str:
     """The digest of the state that the supervisor held when it ended the run."""
-    from blackboard.board import open_board
+    from blackboard.settings import load
 
-    async with open_board(url, name="demo") as board:
+    async with load(url).open("demo") as board:
         last = await board.log.last(board.subjects.fact(run))
     return (last.headers or {}).get("state", "none") if last else "none"
 

@@ -170,7 +170,7 @@ class WorkContext:
     async def store(self, data: bytes, media_type: str) -> Blob:
         """Store bytes as they are: what has been screened."""
         try:
-            return Blob(sha256=await self._blobs.put(data), size=len(data), media_type=media_type)
+            return Blob(sha256=await self._blobs.put(data, self.task.specialist), size=len(data), media_type=media_type)
         except BlobsUnavailable as error:
             raise Stop("TOOL_DOWN", f"the blob cannot be stored: {error}") from error
 

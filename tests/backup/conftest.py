@@ -84,7 +84,7 @@ async def copy(source: EmbeddedServer, tmp_path: Path) -> Copy:
 
 
 async def put(blobs: Blobs, data: bytes) -> str:
-    return await blobs.put(data)
+    return await blobs.put(data, "ann")
 
 
 async def streams_at(url: str) -> set[str]:

@@ -43,7 +43,7 @@ async def test_what_was_done_is_there_and_what_was_open_goes_on(
         async with at_work(board, {"painter": AWAY}, []) as client:
             await client.publish("plain", {}, "dispatched")
             await run_until(board, "dispatched", lambda state: state.tasks)
-            blob = await board.blobs.put(BLOB)
+            blob = await board.blobs.put(BLOB, "ann")
             told = await call("backup", str(file), "--json", "--nats", source.url)  # while a supervisor is at work
         assert told.code == 0, told.err
         before, log_id, messages = await all_digests(board), board.log.id, await messages_on(board)

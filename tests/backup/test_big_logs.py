@@ -45,7 +45,7 @@ async def test_memory_stays_flat(
         await fill(board, SMALL_COUNT, SIZE)
         peaks["backup, small"] = await peak_mb("backup", str(tmp_path / "small"), "--nats", source.url)
         await fill(board, COUNT, SIZE)
-        blob = await board.blobs.put(noise(2, 8_000_000))
+        blob = await board.blobs.put(noise(2, 8_000_000), "ann")
         head = await board.log.head()
         peaks["backup"] = await peak_mb("backup", str(tmp_path / "big"), "--nats", source.url)
     size_mb = (tmp_path / "big").stat().st_size / 1e6

@@ -31,7 +31,7 @@ the way."""
 async def large(source: EmbeddedServer, tmp_path: Path) -> Copy:
     async with open_board(source.url, create=True) as board, copying(source.url) as connection:
         await fill(board, COUNT, SIZE)
-        blob = await board.blobs.put(BLOB)
+        blob = await board.blobs.put(BLOB, "ann")
         await back_up(connection, SUBJECTS, tmp_path / "copy")
         return Copy(tmp_path / "copy", board.log.id, COUNT, blob)
 

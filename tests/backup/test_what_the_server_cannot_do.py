@@ -30,7 +30,7 @@ async def test_a_damaged_board_is_not_copied(
     with EmbeddedServer(tmp_path / "damaged") as server:
         async with open_board(server.url, create=True) as board:
             await fill(board, 300)
-            await board.blobs.put(BLOB)
+            await board.blobs.put(BLOB, "ann")
     block = tmp_path / "damaged" / STREAMS / stream / "msgs" / "1.blk"
     stored = block.read_bytes()
     at = stored.index(holding) + len(holding) + 20

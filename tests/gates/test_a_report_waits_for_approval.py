@@ -2,20 +2,23 @@
 
 import asyncio
 import hashlib
+from base64 import b64decode
 from pathlib import Path
 
 import pytest
 
 from blackboard.board import Board
 from blackboard.client import Client
+from blackboard.jetstream_streams import make_blobs
 from blackboard.log import Append, Stored
-from blackboard.nats_connection import connect
+from blackboard.nats_connection import Connection, connect
 from blackboard.server import EmbeddedServer
 from projections.canonical import Gate
 from projections.rebuild import rebuild
 from schemas import events as e
 from schemas.codec import encode
 from schemas.inputs import Approve
+from schemas.subjects import Subjects
 from tests.end_to_end.support import call, ended, events_of, verdict_on
 from tests.gates.conftest import REPORT, Audit
 
@@ -161,35 +164,58 @@ async def test_existing_file_with_other_content_is_refused_unless_overwritten(
     assert (await ended(shared, run)).end == "DONE", "the same content may be there"
 
 
-@pytest.mark.parametrize("how", ["under its name", "in its chunk"])
+@pytest.mark.parametrize("how", ["changed", "lost"])
 async def test_one_byte_of_the_stored_report_changed_and_nothing_is_written(
     how: str, server: EmbeddedServer, shared: Board, there: list[str], audit: Audit, tmp_path: Path
 ) -> None:
+    """As only an administrator can, who makes the stream of the blobs anew."""
     out = tmp_path / "out"
     run, gate = await audit("audit", out)
     digest = files_of(gate)["licences.md"]
     before = await shared.blobs.get(digest)
-    changed = before[:10] + bytes([before[10] ^ 1]) + before[11:]
+    left = before[:10] + bytes([before[10] ^ 1]) + before[11:] if how == "changed" else b""
     admin = await connect(server.url, "admin")
     try:
-        jetstream, bucket = admin.client.jetstream(), shared.subjects.blob_bucket
-        store = await jetstream.object_store(bucket)
-        if how == "under its name":
-            await store.put(digest, changed)
-        else:
-            chunk = f"$O.{bucket}.C.{(await store.get_info(digest)).nuid}"
-            await jetstream.purge_stream(f"OBJ_{bucket}", subject=chunk)
-            await jetstream.publish(chunk, changed)
+        await replaced(admin, shared.subjects, digest, left)
     finally:
         await admin.close()
 
     shown = await call("approve", run, "--digest", gate.digest, *there)
     assert shown.code == 0, shown
-    assert f"cannot be shown: what is stored as {digest} is {len(before)} bytes with another digest" in shown.err
+    assert f"cannot be shown: what is stored as {digest} is {len(left)} bytes with another digest" in shown.err
     state = await ended(shared, run)
     assert (state.end, state.code) == ("POLICY_BLOCKED", "POLICY_BLOCKED")
     assert "licences.md is not what was approved: what is stored as" in state.reason
     assert not out.exists()
+
+
+async def replaced(admin: Connection, subjects: Subjects, digest: str, content: bytes) -> None:
+    """Make the stream of the blobs anew, with `content` in place of the first part of one."""
+    stream = subjects.blob_stream
+    count = (await admin.api(f"STREAM.INFO.{stream}"))["state"]["messages"]
+    kept = [await admin.api(f"STREAM.MSG.GET.{stream}", {"seq": seq}) for seq in range(1, count + 1)]
+    await admin.api(f"STREAM.DELETE.{stream}")
+    await make_blobs(admin, subjects)
+    for message in (one["message"] for one in kept):
+        is_it = message["subject"].endswith(f".{digest}.1")
+        await admin.request(message["subject"], content if is_it else b64decode(message.get("data", "")))
+
+
+async def test_what_a_stranger_stores_under_the_digest_of_a_report_changes_nothing(
+    server: EmbeddedServer, shared: Board, there: list[str], audit: Audit, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    run, gate = await audit("audit", out)
+    digest = files_of(gate)["licences.md"]
+    stranger = await connect(server.url, "stranger")
+    try:
+        for part, content in ((1, b"wrong"), (0, b'{"size":5,"parts":1}')):
+            await stranger.request(shared.subjects.blob("aaa", digest, part), content)
+    finally:
+        await stranger.close()
+    assert (await call("approve", run, "--digest", gate.digest, *there)).code == 0
+    assert (await ended(shared, run)).end == "DONE"
+    assert (out / "licences.md").read_bytes() == await shared.blobs.get(digest)
 
 
 async def test_gate_costs_nothing_while_it_waits(shared: Board, there: list[str], audit: Audit, tmp_path: Path) -> None:
