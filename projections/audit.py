@@ -17,7 +17,16 @@ from blackboard.log import Message
 from projections.bookings import DIMENSIONS
 from projections.canonical import State
 from projections.history import BrokenHistory, Each, Folded, fold, outcome_digest, state_digest, unwritten
-from schemas.codec import FactMessage, NotAFactMessage, UnknownEvent, decode_event, decode_facts, sha256
+from schemas.codec import (
+    FactMessage,
+    NotAFactMessage,
+    UnknownEvent,
+    chain_next,
+    chain_start,
+    decode_event,
+    decode_facts,
+    sha256,
+)
 from schemas.events import (
     AttemptFailed,
     AttemptStale,
@@ -264,6 +273,39 @@ class Auditor:
             problem = "the supervisor that wrote it held another state than its events add up to"
             raise Violation(state.run, state.version, problem, message.seq)
         self.states += 1
+
+
+class Chains:
+    """Holds dense versions and the chain of every run of a log against its fact messages, as they come, without folding
+    them: what a copy of the log is worth."""
+
+    def __init__(self, log: str, subjects: Subjects) -> None:
+        self._log, self._subjects = log, subjects
+        self._reached: dict[str, tuple[int, str]] = {}
+
+    def add(self, message: Message) -> None:
+        """Raises Violation at the first event that does not continue what came before it."""
+        address = self._subjects.address(message.subject)
+        if address is None or address.family != "fact":
+            return
+        run = address.run
+        version, h = self._reached.get(run) or (0, chain_start(self._log, run))
+        try:
+            facts = decode_facts(message.data)
+        except NotAFactMessage as error:
+            raise Violation(run, version + 1, f"not a fact message: {error}", message.seq) from None
+        if (facts.log, facts.run) != (self._log, run):
+            problem = f"belongs to run {facts.run!r} of log {facts.log!r}, not to this one"
+            raise Violation(run, version + 1, problem, message.seq)
+        if facts.first != version + 1:
+            problem = f"missing; the next message begins at {facts.first}"
+            raise Violation(run, version + 1, problem, message.seq)
+        if facts.prev != h:
+            problem = "the chain does not continue what is stored before it"
+            raise Violation(run, facts.first, problem, message.seq)
+        for stored in facts.events:
+            h = chain_next(h, memoryview(stored))
+        self._reached[run] = version + len(facts.events), h
 
 
 def _author(event: Event) -> str:

@@ -1,6 +1,7 @@
 """`blackboard export`: a recorded log, or one run of it, as a file.
 
-Messages go from the log to the file as they come. A file without its last line was cut off, and is not read.
+Messages go from the log to the file as they come; versions and chains are checked on the way. A file without its last
+line was cut off, or the log was found to be damaged: it is not read.
 """
 
 import sys
@@ -17,13 +18,15 @@ from blackboard.find import find_run
 from blackboard.history_file import Header, HistoryWriter, Trailer
 from blackboard.log import Message
 from blackboard.options import BoardOptions
+from projections.audit import Chains
 from projections.cli_text import count
 
 STDOUT = "-"
 
 
 async def export_history(options: BoardOptions, text: str | None, path: str) -> None:
-    """`text` names the run; None: all of the log. Without a run that is found, no file is made."""
+    """`text` names the run; None: all of the log. Without a run that is found, no file is made. Raises Violation,
+    LogDamaged at the first event or message that is not what was written, and then the file has no last line."""
     settings = options.settings()
     async with settings.open("export") as board:
         run = await find_run(board, text) if text else ""
@@ -52,8 +55,9 @@ async def _header(board: Board, run: str) -> Header:
 
 
 async def _write(board: Board, header: Header, out: BinaryIO) -> Trailer:
-    writer = HistoryWriter(out, header)
+    writer, chains = HistoryWriter(out, header), Chains(board.log.id, board.subjects)
     async for message in _messages(board, header):
+        chains.add(message)
         writer.add(message)
     return writer.close()
 

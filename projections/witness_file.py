@@ -67,16 +67,24 @@ def _locked(path: Path) -> FileIO:
     out = FileIO(path, "ab+")
     try:
         fcntl.flock(out, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        out.truncate(_whole_lines(out))
+        _sync_folder(path.parent)
     except BlockingIOError:
         out.close()
         raise WitnessUnavailable(f"another notary writes {path}: stop that one first") from None
-    out.truncate(_whole_lines(out))
-    folder = os.open(path.parent, os.O_RDONLY)
+    except OSError:
+        out.close()
+        raise
+    return out
+
+
+def _sync_folder(path: Path) -> None:
+    """So that a file that is new there stays there."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:
         os.close(folder)
-    return out
 
 
 def _whole_lines(file: FileIO) -> int:

@@ -102,9 +102,20 @@ def test_message_twice(history: History) -> None:
     assert violation(history).version == len(decode_facts(history.facts[0].data).events) + 1
 
 
-def test_bytes_of_an_event_changed(history: History) -> None:
+def test_author_that_the_subject_of_the_input_does_not_name(history: History) -> None:
+    """It needs no broken chain."""
     first = history.facts[0]
     history.facts[0] = replace(first, data=first.data.replace(b'"publisher":"me"', b'"publisher":"mE"'))
+    found = violation(history)
+    assert (found.version, found.seq) == (1, first.seq)
+    assert "says that mE said it" in found.problem
+    assert f"sequence {found.cause} was said by me" in found.problem
+
+
+def test_bytes_of_an_event_changed(history: History) -> None:
+    first = history.facts[0]
+    history.facts[0] = replace(first, data=first.data.replace(b'"team":"survey"', b'"team":"surveY"', 1))
+    assert history.facts[0] != first
     found = violation(history)
     assert found.version == decode_facts(history.facts[1].data).first
     assert "chain" in found.problem

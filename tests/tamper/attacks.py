@@ -77,7 +77,11 @@ def bit_flipped(recorded: Recorded, seq: int, mended: bool = False) -> Attack:
 
     if not mended:
         return Attack("a bit flipped", flip, (seq,), (recorded.places[seq],))
-    edit: Edit = lambda records: _put(records, replace(records[seq - 1], data=flipped))  # noqa: E731
+    return data_changed(recorded, seq, flipped)
+
+
+def data_changed(recorded: Recorded, seq: int, data: bytes) -> Attack:
+    edit: Edit = lambda records: _put(records, replace(records[seq - 1], data=data))  # noqa: E731
     return _one("a bit flipped, checksum mended", recorded, [seq], edit)
 
 

@@ -12,6 +12,7 @@ from nacl.signing import SigningKey
 
 from blackboard.board import Board, open_board
 from blackboard.client import Client
+from blackboard.jetstream import JetStreamLog
 from blackboard.log import Append, Message
 from blackboard.server import EmbeddedServer
 from projections.audit import recorded as events_of
@@ -22,6 +23,7 @@ from projections.verify import Verdict, verify
 from projections.witness_file import FileWitness
 from schemas.inputs import Progress
 from schemas.playbooks import Playbook
+from schemas.subjects import Subjects
 from tests.projections.world import ended, serving, teach
 
 GATED = {
@@ -53,6 +55,11 @@ class Recorded(Struct, frozen=True):
     def message(self, seq: int) -> Message:
         return self.messages[seq - 1]
 
+    def run_of(self, seq: int) -> str:
+        """As the subject says."""
+        address = Subjects().address(self.message(seq).subject)
+        return address.run if address else ""
+
     def sequences(self, part: str, holding: bytes = b"") -> list[int]:
         """Of the messages with `part` in their subjects and `holding` in their data."""
         return [one.seq for one in self.messages if part in one.subject and holding in one.data]
@@ -74,6 +81,7 @@ def stream_of(folder: Path) -> Path:
 
 async def record(folder: Path) -> Recorded:
     """Runs that go on beside each other, a gate that is approved, a cancel, a late input, a rejected goal."""
+    await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
     with EmbeddedServer(folder / SERVER) as server:
         async with open_board(server.url, create=True) as board:
             witness = FileWitness(folder / WITNESS)
@@ -144,7 +152,11 @@ def _places(board: Board, messages: list[Message]) -> dict[int, Place]:
     return found
 
 
-async def verdict_on(url: str, heads: Path | None, run: str = "") -> Verdict:
+async def verdict_on(url: str, heads: Path | None, run: str = "", direct: bool = False) -> Verdict:
+    """`direct`: as an identity reads that may make no consumer."""
     async with open_board(url) as board:
+        if direct:
+            assert isinstance(board.log, JetStreamLog)
+            board.log._direct = True
         witnesses = [FileWitness(heads)] if heads else []
         return await verify(board, run, witnesses, PUBLIC)
