@@ -84,6 +84,16 @@ def test_services_have_no_rights_and_are_watched(compose: dict[str, Any]) -> Non
     assert (audited["target"], audited["read_only"]) == ("/audited", True)
 
 
+def test_what_runs_once_is_awaited_by_what_stays(compose: dict[str, Any]) -> None:
+    """Else `docker compose up --wait` takes its end for a failure."""
+    services = compose["services"]
+    stays = [service for service in services.values() if service["restart"] != "no"]
+    for name, service in services.items():
+        if service["restart"] == "no" and "profiles" not in service:
+            needed = [one["depends_on"][name] for one in stays if name in one.get("depends_on", {})]
+            assert {"condition": "service_completed_successfully"} in needed, name
+
+
 def test_each_role_has_its_own_credentials_and_nobody_the_operators_keys(compose: dict[str, Any]) -> None:
     secrets = {name: one["file"] for name, one in compose["secrets"].items()}
     assert not [file for file in secrets.values() if file.endswith((".seed", "ca.key"))]
