@@ -66,8 +66,14 @@ class JetStreamQueue:
             raise QueueUnavailable(str(error)) from error
 
     async def _replicas_of_log(self) -> int:
+        """On how many servers the log lies; 1 where there is none."""
         if not self._replicas:
-            info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            try:
+                info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            except ApiError as error:
+                if error.err_code == wire.NO_STREAM:
+                    return 1
+                raise
             self._replicas = int(info["config"]["num_replicas"])
         return self._replicas
 
