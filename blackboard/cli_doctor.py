@@ -85,7 +85,7 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
 
     subjects = Subjects(settings.board)
     credentials = settings.credentials([Role.ADMIN if fix else Role.AUDITOR])
-    connection = await connect(settings.nats, "doctor", credentials=credentials)
+    connection = await connect(settings.nats, "doctor", credentials=credentials, ca=settings.ca)
     try:
         mended = await mend(connection, subjects) if fix else []
         for one in mended:
@@ -96,7 +96,7 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
     finally:
         await connection.close()
     if access := None if settings.creds else find_access(settings.nats):
-        system = await connect(settings.nats, "doctor", credentials=access.system())
+        system = await connect(settings.nats, "doctor", credentials=access.system(), ca=settings.ca)
         try:
             async for finding in _disks(system):
                 yield finding

@@ -66,14 +66,13 @@ class JetStreamQueue:
             raise QueueUnavailable(str(error)) from error
 
     async def _replicas_of_log(self) -> int:
-        """On how many servers the log lies; 1 where there is none."""
         if not self._replicas:
             try:
                 info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
             except ApiError as error:
-                if error.err_code == wire.NO_STREAM:
-                    return 1
-                raise
+                if error.err_code != wire.NO_STREAM:
+                    raise
+                return 1
             self._replicas = int(info["config"]["num_replicas"])
         return self._replicas
 
