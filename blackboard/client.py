@@ -8,7 +8,6 @@ import asyncio
 import contextlib
 import re
 import secrets
-import time
 from typing import Any
 
 from pydantic import ValidationError
@@ -228,15 +227,15 @@ class Client:
 
     async def _send(self, run: str, append: Append) -> Stored | Conflict:
         """Append what a person or a program says to a run, which its trace shows."""
-        began_ns = time.time_ns()
+        lasting = telemetry.Lasting()
         outcome = (await self.board.log.append(append))[0]
         if telemetry.on() and isinstance(outcome, Stored):
             with contextlib.suppress(LogError):  # who may only append does not know the log's id, hence not the trace
-                self._trace(run, append, outcome.seq, began_ns)
+                self._trace(run, append, outcome.seq, lasting)
         return outcome
 
-    def _trace(self, run: str, append: Append, seq: int, began_ns: int) -> None:
-        log, now_ns = self.board.log.id, time.time_ns()
+    def _trace(self, run: str, append: Append, seq: int, lasting: telemetry.Lasting) -> None:
+        log, began_ns, now_ns = self.board.log.id, lasting.began_ns, lasting.until_ns()
         place = spans.Place(spans.trace_id(log, run), spans.sent_span(log, seq))
         template = append.subject.replace(f".{self.author}.{run}", ".*.*")
         attributes: spans.Attributes = {

@@ -18,7 +18,7 @@ from blackboard.blobs import BlobDamaged, BlobMissing, BlobsUnavailable
 from blackboard.jetstream_direct import Gets
 from blackboard.log import LogUnavailable, Message
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError, status_of
+from blackboard.nats_errors import refusal, status_of
 from schemas.subjects import Subjects
 
 PART_BYTES = 512 * 1024
@@ -106,12 +106,12 @@ class JetStreamBlobs:
 
 
 def _check_stored(message: Msg) -> None:
-    """Raise unless the part is stored, now or before. Raises LogUnavailable, ApiError."""
+    """Raise unless the part is stored, now or before. Raises LogUnavailable (no room, too), ApiError."""
     if status_of(message) == "503":
         raise LogUnavailable("the stream of the blobs has no leader, or does not exist")
     error = msgspec.json.decode(message.data).get("error")
-    if error is None or error.get("err_code") == wire.SUBJECT_TAKEN:
+    if error is None or wire.is_there(error):
         return
     if error.get("code") == 503:
         raise LogUnavailable(error.get("description", ""))
-    raise ApiError("blob", error)
+    raise refusal("blob", error)

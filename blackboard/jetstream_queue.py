@@ -5,7 +5,7 @@ Pulling stands in `jetstream_pull`. Source: the promises in `queue`.
 
 import asyncio
 import contextlib
-import time
+import secrets
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Any
 
@@ -15,15 +15,17 @@ from nats.aio.msg import Msg
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
 from blackboard.jetstream_streams import make_stream, task_config
-from blackboard.log import LogUnavailable
+from blackboard.log import LogFull, LogUnavailable
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError, Disconnected, status_of
+from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
 from blackboard.nats_heard import heard
 from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
 from schemas.subjects import Subjects
 
 MAX_IN_FLIGHT = 100_000
 MAX_PULLS = 10_000
+SEQUENCE_BITS = 50
+"""The first sequence of a queue is drawn among so many. A clock may be set back to where it was."""
 ATTEMPT_DIGITS = 10
 """Workers of one specialist that may wait at the same time."""
 _NANOSECONDS = 1_000_000_000
@@ -50,12 +52,12 @@ class JetStreamQueue:
 
     async def ensure(self, specialists: Iterable[str]) -> None:
         try:
-            # Sequences start where no earlier queue of that name has been: else a late ack, which names nothing but a
-            # sequence, would take another task out of the queue that follows a lost one.
+            # Sequences start where hardly an earlier queue of that name has been: else a late ack, which names nothing
+            # but a sequence, would take another task out of the queue that follows a lost one.
             await make_stream(
                 self._connection,
                 task_config(self._subjects),
-                fixed={"first_seq": time.time_ns() // 1000},
+                fixed={"first_seq": 1 + secrets.randbits(SEQUENCE_BITS)},
                 replicas=await self._replicas_of_log(),
                 deadline_s=self._deadline_s,
             )
@@ -65,7 +67,12 @@ class JetStreamQueue:
 
     async def _replicas_of_log(self) -> int:
         if not self._replicas:
-            info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            try:
+                info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            except ApiError as error:
+                if error.err_code != wire.NO_STREAM:
+                    raise
+                return 1
             self._replicas = int(info["config"]["num_replicas"])
         return self._replicas
 
@@ -165,8 +172,8 @@ def _check_put(future: "asyncio.Future[Msg]") -> None:
     if status_of(message) == "503":
         raise QueueGone("the task queue does not exist")
     error = msgspec.json.decode(message.data).get("error")
-    if error is None or error.get("err_code") == wire.SUBJECT_TAKEN:
+    if error is None or wire.is_there(error):
         return  # stored now, or there already
-    if error.get("code") == 503:
+    if error.get("code") == 503 or isinstance(refused := refusal("task", error), LogFull):
         raise QueueUnavailable(error.get("description", ""))
-    raise ApiError("task", error)
+    raise refused

@@ -17,7 +17,7 @@ import msgspec
 from blackboard import jetstream_wire as wire
 from blackboard.backup_file import BackupFile, BadBackupFile, Part
 from blackboard.jetstream_backup import Tell
-from blackboard.jetstream_streams import RESTORING, log_config, log_id_of, read_log_id
+from blackboard.jetstream_streams import RESTORING, board_configs, log_id_of, read_log_id
 from blackboard.log import LogError
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError, status_of
@@ -90,8 +90,9 @@ async def _send(
     connection: Connection, file: BackupFile, part: Part, mark: str, replicas: int | None, tell: Tell
 ) -> None:
     """Send one snapshot, and see that all of it is there."""
+    subjects = Subjects(file.header.board)
     stream, state = part.stream, part.beginning.state
-    config = _config(part, replicas) | {"subjects": [f"restoring.{stream}"], "metadata": {RESTORING: mark}}
+    config = _config(subjects, part, replicas) | {"subjects": [f"restoring.{stream}"], "metadata": {RESTORING: mark}}
     try:
         told = await connection.api(f"STREAM.RESTORE.{stream}", {"config": config, "state": state})
     except ApiError as error:
@@ -119,18 +120,20 @@ async def _tell_server(connection: Connection, where: str, chunk: bytes, timeout
 
 
 async def _release(connection: Connection, subjects: Subjects, part: Part, replicas: int | None) -> None:
-    """Give the stream its true configuration. A log gets what a log must have, whatever it had."""
-    config = _config(part, replicas)
-    if part.stream == subjects.log_stream:
-        config |= {key: value for key, value in log_config(subjects).items() if value is not None}
-    await connection.api(f"STREAM.UPDATE.{part.stream}", config)
+    """Give the stream its true configuration."""
+    await connection.api(f"STREAM.UPDATE.{part.stream}", _config(subjects, part, replicas))
 
 
-def _config(part: Part, replicas: int | None) -> dict[str, Any]:
+def _config(subjects: Subjects, part: Part, replicas: int | None) -> dict[str, Any]:
+    """What the stream was, but for what a board needs otherwise."""
     config = dict(part.beginning.config)
     metadata: Mapping[str, str] = config.get("metadata") or {}
     config["metadata"] = {key: value for key, value in metadata.items() if not key.startswith("_nats.")}
-    return config | ({} if replicas is None else {"num_replicas": replicas})
+    for needed in board_configs(subjects):
+        if needed["name"] == part.stream:
+            config |= needed
+    config |= {} if replicas is None else {"num_replicas": replicas}
+    return {key: value for key, value in config.items() if value is not None}
 
 
 async def _mark_of(connection: Connection, stream: str) -> str | None:

@@ -12,6 +12,7 @@ from blackboard.log import LogError
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError
 from blackboard.queue import DEDUPE_WINDOW_S
+from blackboard.stream_deviations import deviations
 from schemas.subjects import Subjects
 
 LOG_ID = "blackboard-log"
@@ -28,8 +29,18 @@ _NEVER = {
     "allow_msg_ttl": False,
     "allow_rollup_hdrs": False,
     "allow_msg_counter": False,
+    "subject_delete_marker_ttl": 0,
+    "allow_batched": False,
 }
-_NO_LIMITS = {"max_msgs": -1, "max_bytes": -1, "max_age": 0, "max_msgs_per_subject": -1, "max_msg_size": -1}
+_NO_LIMITS = {
+    "max_msgs": -1,
+    "max_bytes": -1,
+    "max_age": 0,
+    "max_msgs_per_subject": -1,
+    "max_msg_size": -1,
+    "max_consumers": -1,
+}
+_ACKNOWLEDGED = {"no_ack": False, "persist_mode": None}
 _ALONE = {"mirror": None, "sources": None, "republish": None, "subject_transform": None, "sealed": False}
 
 
@@ -56,21 +67,7 @@ def log_config(subjects: Subjects) -> dict[str, Any]:
         **_NO_LIMITS,
         **_NEVER,
         **_ALONE,
-    }
-
-
-def task_config(subjects: Subjects) -> dict[str, Any]:
-    """What the task queue's stream must be: one message a subject, and a second one refused, not taken instead."""
-    return {
-        "name": subjects.task_stream,
-        "subjects": [subjects.tasks],
-        "storage": "memory",
-        "retention": "workqueue",
-        "discard": "new",
-        "discard_new_per_subject": True,
-        "duplicate_window": int(DEDUPE_WINDOW_S * _NANOSECONDS),
-        **_NO_LIMITS,
-        "max_msgs_per_subject": 1,
+        **_ACKNOWLEDGED,
     }
 
 
@@ -90,7 +87,31 @@ def blob_config(subjects: Subjects) -> dict[str, Any]:
         "max_msgs_per_subject": 1,
         **_NEVER,
         **_ALONE,
+        **_ACKNOWLEDGED,
     }
+
+
+def task_config(subjects: Subjects) -> dict[str, Any]:
+    """What the task queue's stream must be: one message a subject, and a second one refused, not taken instead."""
+    return {
+        "name": subjects.task_stream,
+        "subjects": [subjects.tasks],
+        "storage": "memory",
+        "retention": "workqueue",
+        "discard": "new",
+        "discard_new_per_subject": True,
+        "duplicate_window": int(DEDUPE_WINDOW_S * _NANOSECONDS),
+        **_NO_LIMITS,
+        **_NEVER,
+        **_ALONE,
+        **_ACKNOWLEDGED,
+        "max_msgs_per_subject": 1,
+    }
+
+
+def board_configs(subjects: Subjects) -> list[dict[str, Any]]:
+    """What all streams of a board must be: the log, the blobs, the task queue."""
+    return [log_config(subjects), blob_config(subjects), task_config(subjects)]
 
 
 async def make_stream(
@@ -103,7 +124,7 @@ async def make_stream(
 ) -> dict[str, Any]:
     """Create the stream unless it exists, and return its config. `fixed` is given to it when it is created, and an
     existing one may have other values. Raises StreamMismatch, LogUnavailable, LogError."""
-    wanted = {key: value for key, value in config.items() if value not in (None, False)}
+    wanted = {key: value for key, value in config.items() if value not in (None, False, 0)}
     wanted |= {"num_replicas": replicas, **fixed}
     for _ in range(2):
         try:
@@ -131,15 +152,12 @@ def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None
             f"stream {expected['name']} is no board yet: a restore of it was not completed, or goes on; "
             "do it again with `blackboard restore`"
         )
-    for key, wanted in expected.items():
-        found = actual.get(key)
-        if isinstance(wanted, list):
-            wanted, found = sorted(wanted), sorted(found or [])  # noqa: PLW2901 - only their order is dropped
-        if found != wanted and (found or wanted):
-            raise StreamMismatch(
-                f"stream {expected['name']} has {key} = {found!r} and a board needs {wanted!r}: "
-                "correct the stream as its administrator, or use another board name"
-            )
+    found = list(deviations(expected, actual))
+    if found:
+        said = "; ".join(f"{one.what} ({one.why})" for one in found)
+        raise StreamMismatch(
+            f"stream {expected['name']} is not what a board needs: {said}; `blackboard doctor` says how to mend it"
+        )
 
 
 async def make_log(connection: Connection, subjects: Subjects, replicas: int = 1) -> str:

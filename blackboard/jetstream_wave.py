@@ -15,13 +15,15 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_direct import Gets
-from blackboard.log import Append, Conflict, LogError, LogUnavailable, Message, NotPermitted, Stored, TooLarge
+from blackboard.log import Append, Conflict, LogError, LogFull, LogUnavailable, Message, NotPermitted, Stored, TooLarge
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError, Disconnected, status_of
+from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
 
 PAUSE_S = 0.05
 IN_FLIGHT_TRIES = 20
 """Looks after a conflict with a message that is still under way, PAUSE_S apart, before it counts as a conflict."""
+
+SILENT = "no acknowledgement: the server is busy, or cannot write to its disk, which its own log then says"
 
 Outcome = Stored | Conflict | LogError
 """What became of one message; a LogError is for its caller to raise."""
@@ -141,19 +143,19 @@ class Waves:
         if answer is None:
             raise Disconnected("no connection")
         if not answer.done():
-            return await self._look_up(item, LogUnavailable("no acknowledgement"))
+            return await self._look_up(item, LogUnavailable(SILENT))
         try:
             message = answer.result()
         except Disconnected as lost:
             return await self._look_up(item, lost)
         if status_of(message) == "503":
             raise LogUnavailable("the log has no leader, or does not exist")
-        error = ApiError(item.subject, msgspec.json.decode(message.data)["error"])
+        error = refusal(item.subject, msgspec.json.decode(message.data)["error"])
         if item.expected is not None and error.err_code == wire.WRONG_SEQUENCE:
             return await self._follower(item) or Conflict(item.subject, item.expected)
         if item.expected is not None and error.err_code == wire.SEQUENCE_IN_FLIGHT:
             return await self._follower(item) or (Conflict(item.subject, item.expected) if last_look else None)
-        if error.code == 503:
+        if error.code == 503 and not isinstance(error, LogFull):
             raise LogUnavailable(error.description)
         if error.err_code == wire.TOO_LARGE:
             raise TooLarge(str(error))
@@ -235,6 +237,8 @@ def _stored(answer: "asyncio.Future[Msg] | None") -> Stored | None:
 
 
 def _unavailable(item: Append, why: LogUnavailable) -> LogUnavailable:
+    if isinstance(why, LogFull):  # the server said that it has not stored it
+        return why
     error = LogUnavailable(f"{item.subject}: not known to be stored: {why}")
     error.__cause__ = why
     return error

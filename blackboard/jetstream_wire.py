@@ -5,6 +5,7 @@ Source: NATS architecture decision records 1 (JSON API), 15 (reply subjects of c
 """
 
 import base64
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,11 +25,17 @@ SEQUENCE_NOT_FOUND = 10043
 NO_STREAM = 10059
 NO_CONSUMER = 10014
 NAME_TAKEN = 10058
-SUBJECT_TAKEN = 10077
+STORE_FAILED = 10077
+"""The stream could not store a message: its description says why."""
 WRONG_SEQUENCE = 10071
 SEQUENCE_IN_FLIGHT = 10164
 """A replicated stream says this, besides WRONG_SEQUENCE, while another message on the subject is under way."""
 TOO_LARGE = 10054
+
+
+def is_there(error: Mapping[str, Any]) -> bool:
+    """Whether a message was refused because its subject has as many messages as it may have."""
+    return error.get("err_code") == STORE_FAILED and "per subject" in error.get("description", "")
 
 
 PLACE = "$JS.ACK."

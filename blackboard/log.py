@@ -58,6 +58,10 @@ class LogUnavailable(LogError):
     """No answer in time, and it could not be found out whether the message was stored. Ask again."""
 
 
+class LogFull(LogUnavailable):
+    """The server has no room, so it stored nothing. Ask again when somebody has made some."""
+
+
 class LogDamaged(LogError):
     """The log skipped or changed something that it had stored. `seq` is the first position that is wrong."""
 

@@ -21,7 +21,7 @@ from blackboard.credentials import Credentials
 from blackboard.log import LogError, LogUnavailable, NotPermitted
 from blackboard.nats_answers import Answers
 from blackboard.nats_dial import FastClient, dial
-from blackboard.nats_errors import DOWN, ApiError, Disconnected, NoResponders, status_of
+from blackboard.nats_errors import DOWN, Disconnected, NoResponders, refusal, status_of
 from schemas.access import API, API_OF_AGENTS
 
 ANSWER_TIMEOUT_S = 2.0
@@ -188,7 +188,7 @@ class Connection:
                 answer: dict[str, Any] = msgspec.json.decode(message.data)
                 if "error" not in answer:
                     return answer
-                failure: LogError = ApiError(subject, answer["error"])
+                failure: LogError = refusal(subject, answer["error"])
                 if answer["error"].get("code") != 503:
                     raise failure
             except LogUnavailable as error:

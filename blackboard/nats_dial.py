@@ -100,7 +100,9 @@ async def dial(
     async def hear(error: Exception) -> None:
         last[:] = [error]
         if "authorization" in str(error).lower() and not refused.done():
-            refused.set_exception(NotPermitted(f"{url} does not accept the credentials of {name!r}"))
+            refused.set_exception(
+                NotPermitted(_refusal(url, name, bool({"user_credentials", "user"} & options.keys())))
+            )
         elif not refused.done() and "maximum control line" in str(error).lower():
             hint = "give it `max_control_line: 65536`"
             refused.set_exception(NotPermitted(f"{url} takes no credentials as long as those of {name}: {hint}"))
@@ -131,6 +133,15 @@ def _distrust(client: Client, ca: str, error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return tls.distrusted(address_of(client), ca, error)
     return str(error) if isinstance(error, tls.NotTls) else ""
+
+
+def _refusal(url: str, name: str, with_credentials: bool) -> str:
+    if with_credentials:
+        return f"{url} does not accept the credentials of {name}: they were revoked, have expired, or are not of there"
+    return (
+        f"{url} asks who is there: give --creds FILE (`blackboard access grant` makes one), or name the operator's "
+        "directory in $BLACKBOARD_ACCESS"
+    )
 
 
 async def _connect(

@@ -6,7 +6,7 @@ from typing import Any
 from nats import errors
 from nats.aio.msg import Msg
 
-from blackboard.log import LogError, LogUnavailable
+from blackboard.log import LogError, LogFull, LogUnavailable
 
 DOWN = (
     errors.OutboundBufferLimitError,
@@ -37,6 +37,23 @@ class ApiError(LogError):
         self.err_code: int = error.get("err_code", 0)
         self.description: str = error.get("description", "unknown error")
         super().__init__(f"{subject}: {self.description} (JetStream error {self.err_code})")
+
+
+class NoRoom(ApiError, LogFull):
+    """The server or its account has no room left."""
+
+    def __init__(self, subject: str, error: Mapping[str, Any]) -> None:
+        super().__init__(subject, error)
+        self.args = (f"{self}: make room on its disk, or raise the limit of its account",)
+
+
+NO_ROOM = frozenset({10002, 10023, 10028, 10047})
+"""The server's numbers for: an account's limit, too little of anything, memory, storage."""
+
+
+def refusal(subject: str, error: Mapping[str, Any]) -> ApiError:
+    """What the server said in an answer's `error`."""
+    return (NoRoom if error.get("err_code") in NO_ROOM else ApiError)(subject, error)
 
 
 def status_of(message: Msg) -> str:

@@ -79,6 +79,16 @@ def record(*spans: Span) -> None:
             exporter.record(span)
 
 
+class Lasting:
+    """When something began, by the wall clock, and until when it lasts, whatever becomes of that clock meanwhile."""
+
+    def __init__(self) -> None:
+        self.began_ns, self._monotonic_ns = time.time_ns(), time.monotonic_ns()
+
+    def until_ns(self) -> int:
+        return self.began_ns + time.monotonic_ns() - self._monotonic_ns
+
+
 @contextmanager
 def measured(begin: Callable[[], Span], sink: Callable[[Span], None] = record) -> Iterator[Attributes]:
     """Measure the block as the span that `begin` makes, whose times are replaced, and give it to `sink`. Inside the
@@ -89,7 +99,7 @@ def measured(begin: Callable[[], Span], sink: Callable[[Span], None] = record) -
         return
     span = begin()
     said: Attributes = dict(span.attributes)
-    began_ns = time.time_ns()
+    lasting = Lasting()
     try:
         with _open[0].current(span.place):
             yield said
@@ -97,7 +107,7 @@ def measured(begin: Callable[[], Span], sink: Callable[[Span], None] = record) -
         said.setdefault(ERROR, str(getattr(error, "code", "") or type(error).__name__))
         raise
     finally:
-        sink(replace(span, start_ns=began_ns, end_ns=time.time_ns(), attributes=said))
+        sink(replace(span, start_ns=lasting.began_ns, end_ns=lasting.until_ns(), attributes=said))
 
 
 class _Exporter:

@@ -163,7 +163,8 @@ def decision(log: str, run: str, cause: Input, events: Sequence[e.Event], stored
     if cause.address.author:
         attributes[s.AUTHOR] = cause.address.author
     place = Place(trace, s.span_id("decide", run, cause.seq))
-    start_ns, end_ns = cause.time_ms * 1_000_000, stored_ms * 1_000_000
+    start_ns = cause.time_ms * 1_000_000
+    end_ns = max(start_ns, stored_ms * 1_000_000)  # the log's clock may have been set back in between
     return Span(
         f"decide {kind}", place, s.run_span(run), start_ns, end_ns, attributes, "internal", (Place(trace, sent),)
     )

@@ -40,10 +40,15 @@ def source(new_server: NewServer) -> EmbeddedServer:
     return new_server()
 
 
+def unsynced(folder: Path) -> str:
+    """Settings of a server that does not wait for the disk after each message, as it does when it is restored to."""
+    return f'jetstream {{ store_dir: "{folder}/data", sync_interval: 10s }}'
+
+
 @pytest.fixture
-def target(new_server: NewServer) -> EmbeddedServer:
+def target(new_server: NewServer, tmp_path: Path) -> EmbeddedServer:
     """The server that is copied to."""
-    return new_server()
+    return new_server(unsynced(tmp_path / "target"), "target")
 
 
 async def fill(board: Board, count: int, size: int = 200) -> None:

@@ -10,7 +10,8 @@ from blackboard.backup_file import BackupFile, BadBackupFile
 from blackboard.jetstream_restore import restore
 from blackboard.server import EmbeddedServer
 from tests.backup.conftest import Copy, streams_at
-from tests.end_to_end.support import call, past_the_client
+from tests.durability.command import command
+from tests.end_to_end.support import past_the_client
 from tests.plugins.figures import Figures
 
 
@@ -74,11 +75,11 @@ def test_another_file(tmp_path: Path, content: bytes, says: str) -> None:
 
 async def test_the_command_says_so_and_changes_nothing(copy: Copy, target: EmbeddedServer) -> None:
     whole = copy.path.read_bytes()
-    good = await call("restore", str(copy.path), "--check", "--json")
-    assert (good.code, good.json["log"], good.json["last"]) == (0, copy.log, copy.messages)
+    good = await command("restore", str(copy.path), "--check", "--json")
+    assert (good.code, good.record["log"], good.record["last"]) == (0, copy.log, copy.messages)
     copy.path.write_bytes(whole[: len(whole) // 2] + b"!" + whole[len(whole) // 2 + 1 :])
     for more in ([], ["--check"]):
-        told = await call("restore", str(copy.path), *more, "--nats", target.url)
+        told = await command("restore", str(copy.path), *more, "--nats", target.url)
         assert (told.code, told.out, "digest" in told.err, told.err.count("\n")) == (1, "", True, 1), told
     assert await streams_at(target.url) == set()
 
@@ -95,7 +96,7 @@ async def test_one_that_changes_after_it_was_checked(copy: Copy, target: Embedde
 
 
 async def test_another_name_for_its_board(copy: Copy, target: EmbeddedServer) -> None:
-    told = await call("restore", str(copy.path), "--board", "other", "--nats", target.url)
+    told = await command("restore", str(copy.path), "--board", "other", "--nats", target.url)
     assert (told.code, "board 'main'" in told.err) == (1, True), told
     assert await streams_at(target.url) == set()
 
@@ -105,6 +106,6 @@ async def test_parts_of_another_board(copy: Copy, target: EmbeddedServer, tmp_pa
     whole = copy.path.read_bytes()
     shutil.copy(copy.path, tmp_path / "other")
     (tmp_path / "other").write_bytes(whole.replace(b'"board":"main"', b'"board":"maim"', 1))
-    told = await call("restore", str(tmp_path / "other"), "--nats", target.url)
+    told = await command("restore", str(tmp_path / "other"), "--nats", target.url)
     assert (told.code, told.err.count("\n")) == (1, 1), told
     assert await streams_at(target.url) == set()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from blackboard.board import open_board
 from blackboard.server import EmbeddedServer
-from tests.backup.conftest import NewServer, fill, noise
+from tests.backup.conftest import NewServer, fill, noise, unsynced
 from tests.end_to_end.support import _run, messages_on
 from tests.plugins.figures import Figures
 
@@ -30,11 +30,6 @@ async def peak_mb(*words: str) -> float:
     told = await _run([sys.executable, "-c", MEASURED, *words], None, WITHIN_S, {})
     assert told.code == 0, told.err
     return int(told.err.split()[-1]) / 1024
-
-
-def unsynced(folder: Path) -> str:
-    """Settings of a server that does not wait for the disk after each message."""
-    return f'jetstream {{ store_dir: "{folder}/data", sync_interval: 10s }}'
 
 
 async def test_memory_stays_flat(

@@ -8,14 +8,15 @@ from blackboard.board import open_board
 from blackboard.jetstream_streams import log_config
 from blackboard.server import EmbeddedServer
 from tests.backup.conftest import SUBJECTS, Copy, files_in, fill, streams_at
-from tests.end_to_end.support import call, messages_on, past_the_client
+from tests.durability.command import command
+from tests.end_to_end.support import messages_on, past_the_client
 
 
 async def test_a_board_stays_as_it_is(copy: Copy, target: EmbeddedServer) -> None:
     async with open_board(target.url, create=True) as board:
         await fill(board, 3)
         before = board.log.id, await messages_on(board)
-        told = await call("restore", str(copy.path), "--nats", target.url)
+        told = await command("restore", str(copy.path), "--nats", target.url)
         assert (told.code, "board 'main' exists" in told.err, told.err.count("\n")) == (1, True, 1), told
         assert (await board.log.current_id(), await messages_on(board)) == before
 
@@ -25,7 +26,7 @@ async def test_nor_is_a_part_of_one(copy: Copy, target: EmbeddedServer, stream: 
     config = log_config(SUBJECTS) | {"name": stream, "subjects": ["elsewhere"]}
     async with past_the_client(target.url) as connection:
         await connection.api(f"STREAM.CREATE.{stream}", {name: value for name, value in config.items() if value})
-        told = await call("restore", str(copy.path), "--nats", target.url)
+        told = await command("restore", str(copy.path), "--nats", target.url)
         assert (told.code, stream in told.err) == (1, True), told
         assert (await connection.api(f"STREAM.INFO.{stream}"))["config"]["subjects"] == ["elsewhere"]
     assert await streams_at(target.url) == {stream}
@@ -33,14 +34,14 @@ async def test_nor_is_a_part_of_one(copy: Copy, target: EmbeddedServer, stream: 
 
 async def test_a_file_stays_as_it_is(copy: Copy, source: EmbeddedServer) -> None:
     before = copy.path.read_bytes()
-    told = await call("backup", str(copy.path), "--nats", source.url)
+    told = await command("backup", str(copy.path), "--nats", source.url)
     assert (told.code, "--force" in told.err) == (1, True), told
     assert copy.path.read_bytes() == before
-    told = await call("backup", str(copy.path), "--force", "--json", "--nats", source.url)
-    assert (told.code, told.json["log"]) == (0, copy.log), told
+    told = await command("backup", str(copy.path), "--force", "--json", "--nats", source.url)
+    assert (told.code, told.record["log"]) == (0, copy.log), told
 
 
 async def test_no_board_gives_no_file(target: EmbeddedServer, tmp_path: Path) -> None:
-    told = await call("backup", str(tmp_path / "copy"), "--nats", target.url)
+    told = await command("backup", str(tmp_path / "copy"), "--nats", target.url)
     assert (told.code, "BOARD_main does not exist" in told.err) == (1, True), told
     assert files_in(tmp_path) == []

@@ -8,7 +8,8 @@ import pytest
 from blackboard.board import open_board
 from blackboard.server import EmbeddedServer
 from tests.backup.conftest import BLOB, SUBJECTS, Copy, NewServer, files_in, fill, streams_at
-from tests.end_to_end.support import _run, call
+from tests.durability.command import command
+from tests.end_to_end.support import _run
 
 STREAMS = Path("data/jetstream/$G/streams")
 
@@ -36,7 +37,7 @@ async def test_a_damaged_board_is_not_copied(
     at = stored.index(holding) + len(holding) + 20
     block.write_bytes(stored[:at] + bytes([stored[at] ^ 1]) + stored[at + 1 :])
     server = new_server(name="damaged")
-    told = await call("backup", str(tmp_path / "copy"), "--nats", server.url)
+    told = await command("backup", str(tmp_path / "copy"), "--nats", server.url)
     assert (told.code, "no backup" in told.err, "damaged" in told.err, told.err.count("\n")) == (1, True, True, 1), told
     assert files_in(tmp_path) == []
 
@@ -52,13 +53,13 @@ async def test_no_room_for_the_file(copy: Copy, source: EmbeddedServer, tmp_path
 
 async def test_no_room_on_the_server(copy: Copy, new_server: NewServer, tmp_path: Path) -> None:
     server = new_server(f'jetstream {{ store_dir: "{tmp_path}/full/data", max_file_store: 200K }}', "full")
-    told = await call("restore", str(copy.path), "--nats", server.url)
+    told = await command("restore", str(copy.path), "--nats", server.url)
     assert (told.code, told.err.count("\n"), "Traceback" in told.err) == (1, 1, False), told
     assert "resources" in told.err or "storage" in told.err, told
     assert await streams_at(server.url) == set()
 
 
 async def test_more_copies_than_there_are_servers(copy: Copy, target: EmbeddedServer) -> None:
-    told = await call("restore", str(copy.path), "--replicas", "3", "--nats", target.url)
+    told = await command("restore", str(copy.path), "--replicas", "3", "--nats", target.url)
     assert (told.code, "replicas" in told.err, told.err.count("\n")) == (1, True, 1), told
     assert await streams_at(target.url) == set()

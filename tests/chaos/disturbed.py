@@ -17,7 +17,7 @@ from schemas import events as e
 from schemas.codec import decode_facts
 from schemas.inputs import Ended, read_input
 from tests.chaos.kills import Kill, Killer, Planned
-from tests.chaos.roles import Roles
+from tests.chaos.roles import Roles, Worker
 from tests.chaos.team import PARALLEL, TEAM, VOICES
 from tests.chaos.verdict import Begun, History, Verdict, judge, unanswered, unseen
 from tests.end_to_end.support import call, ended, messages_on, offered, until
@@ -103,7 +103,7 @@ async def disturb(
     if over := not problems:
         await _settled(board, run, roles)
     messages = await messages_on(board, *board.subjects.of_run(run))
-    history = history_of(board, run, messages, roles, killer.done)
+    history = history_of(board, run, messages, roles.worker, killer.done)
     silence_s, number = silence = _silence(messages)
     if silence_s > SILENCE_S:
         problems.append(f"the log was silent for {silence_s:.1f} s before message {number}")
@@ -154,12 +154,12 @@ async def _settled(board: Board, run: str, roles: Roles) -> None:
 async def _is_settled(board: Board, run: str, roles: Roles) -> bool:
     if roles.worker.in_hand():
         return False
-    history = history_of(board, run, await messages_on(board, *board.subjects.of_run(run)), roles)
+    history = history_of(board, run, await messages_on(board, *board.subjects.of_run(run)), roles.worker)
     return not unanswered(history)
 
 
 def history_of(
-    board: Board, run: str, messages: Sequence[Message], roles: Roles, kills: Sequence[Kill] = ()
+    board: Board, run: str, messages: Sequence[Message], worker: Worker, kills: Sequence[Kill] = ()
 ) -> History:
     """What the log and the workers know of the run. With the server the queue is lost, which `kills` tell."""
     fact, events, ends, held = board.subjects.fact(run), list[e.Event](), list[tuple[str, Ended]](), ""
@@ -169,7 +169,7 @@ def history_of(
             held = (message.headers or {}).get(STATE_HEADER, "")
         elif isinstance(end := _observed(board, message), Ended):
             ends.append((board.subjects.parse(message.subject).author, end))
-    said = [(place, record) for place, record in enumerate(roles.worker.said()) if record["run"] == run]
+    said = [(place, record) for place, record in enumerate(worker.said()) if record["run"] == run]
     lost = [kill.said for kill in kills if kill.role == "server"]
     return History(
         log=board.log.id,

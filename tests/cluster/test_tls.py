@@ -60,7 +60,7 @@ async def test_a_board_works_over_tls_and_nobody_is_warned_of_anything(
         async with open_board(secret.url, "tls", create=True, ca=ca) as board:
             assert await board.log.append(Append(board.subjects.wake("run"), b"x")) == [Stored(1)]
             assert [m.data for batch in [b async for b in board.log.scan()] for m in batch] == [b"x"]
-            digest = await board.blobs.put(b"y" * 300_000)
+            digest = await board.blobs.put(b"y" * 300_000, "ann")
             assert await board.blobs.get(digest) == b"y" * 300_000
         await asyncio.sleep(0)
     assert caplog.messages == []

@@ -1,15 +1,14 @@
-"""docker-compose.yml without containers: it fits the Compose Specification, and its commands, with its environment, as
-processes on loopback, bring a run to its end."""
+"""docker-compose.yml and its Dockerfile without containers: they fit the Compose Specification, and their commands, as
+processes on loopback with their environment, secrets and certificates, bring runs to their end, whichever server dies.
+"""
 
-import asyncio
 import json
+import os
 import re
 import shlex
-import socket
 import subprocess
-import urllib.request
-from collections.abc import Iterator, Mapping
-from functools import partial
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +16,14 @@ import pytest
 from compose_spec import PyCompose
 from ruamel.yaml import YAML
 
-from blackboard.server import die_with_parent, find_binary
 from blackboard.server_files import MAX_PAYLOAD_BYTES
-from tests.end_to_end.environments import make_environment
-from tests.end_to_end.support import COMMAND, ROOT, environment_with, until
+from tests.deployment.stack import DOCKERFILE, NOT_OURS, Stack, entry_point, instructions
+from tests.end_to_end.support import COMMAND, ROOT, environment_with
 
 FILE = ROOT / "docker-compose.yml"
-EXEC = re.compile(r"^# +docker compose exec licences (blackboard publish .*)$", re.MULTILINE)
-VARIABLE = re.compile(r"\$\{\w+:-([^}]*)\}")
+BEFORE = re.compile(r"^#   (blackboard .*)$", re.MULTILINE)
+RUN = re.compile(r"^#   docker compose run --rm console (publish .*)$", re.MULTILINE)
+DEFAULT, REQUIRED = re.compile(r"\$\{\w+:-([^}]*)\}"), re.compile(r"\$\{\w+:\?[^}]*\}")
 
 
 @pytest.fixture
@@ -35,7 +34,8 @@ def compose() -> dict[str, Any]:
 
 def validate(text: str) -> None:
     """Raises ValueError where the file breaks the Compose Specification, or names what it does not define."""
-    PyCompose.from_json(json.dumps(YAML(typ="safe").load(VARIABLE.sub(r"\1", text)))).validate()
+    text = REQUIRED.sub("1000:1000", DEFAULT.sub(r"\1", text))
+    PyCompose.from_json(json.dumps(YAML(typ="safe").load(text))).validate()
 
 
 def test_it_fits_the_specification() -> None:
@@ -44,179 +44,128 @@ def test_it_fits_the_specification() -> None:
     for right, wrong in {
         "restart: unless-stopped": "restart: [always]",
         "condition: service_healthy": "when: up",
-        "- source: nats": "- source: nowhere",
+        "- source: nats\n": "- source: nowhere\n",
+        "secrets: [ca.crt, admin.creds]": "secrets: [ca.crt, another.creds]",
     }.items():
         assert right in text
         with pytest.raises(ValueError, match=r"."):
             validate(text.replace(right, wrong))
 
 
-def test_the_server_keeps_what_it_acknowledges(compose: dict[str, Any]) -> None:
+def test_the_servers_keep_what_they_acknowledge_and_speak_tls_alone(compose: dict[str, Any]) -> None:
     content = compose["configs"]["nats"]["content"]
     assert "sync_interval: always" in content
     assert f"max_payload: {MAX_PAYLOAD_BYTES}\n" in content
-    volume, _, folder = compose["services"]["nats"]["volumes"][0].partition(":")
-    assert volume in compose["volumes"]
-    assert f'store_dir: "{folder}"' in content
-    major, minor = re.fullmatch(r"nats:(\d+)\.(\d+)-alpine", compose["services"]["nats"]["image"]).groups()  # type: ignore[union-attr]
-    assert (int(major), int(minor)) >= (2, 15)
+    assert re.search(r"^tls \{ cert_file", content, re.MULTILINE)
+    assert re.search(r"^  tls \{(?=[^}]*verify: true)[^}]*ca_file", content, re.MULTILINE)
+    servers = {name: service for name, service in compose["services"].items() if name.startswith("nats-")}
+    assert len(servers) == 3
+    volumes = {service["volumes"][0].partition(":")[0] for service in servers.values()}
+    assert volumes <= compose["volumes"].keys()
+    assert len(volumes) == 3
+    assert all(service["environment"]["NATS_NAME"] == name for name, service in servers.items())
+    assert compose["services"]["create"]["command"] == ["create", "--replicas", "3"]
 
 
-def test_services_restart_are_watched_and_have_no_rights(compose: dict[str, Any]) -> None:
+def test_services_have_no_rights_and_are_watched(compose: dict[str, Any]) -> None:
     for name, service in compose["services"].items():
-        assert service["restart"] == "unless-stopped", name
-        assert service["healthcheck"]["test"][0] == "CMD", name
+        once = service["restart"] == "no"
+        assert once or service["restart"] == "unless-stopped", name
+        assert once or name in NOT_OURS or service["healthcheck"]["test"][0] == "CMD", name
         assert service["cap_drop"] == ["ALL"], name
+        assert service["read_only"] is True, name
+        assert "no-new-privileges:true" in service["security_opt"], name
         assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), name
+        if name in NOT_OURS:
+            assert re.fullmatch(r"[\w/-]+:\d+\.\d+\.\d+", service["image"]), name
+        else:
+            assert REQUIRED.fullmatch(service["user"]), name
     audited = compose["services"]["licences"]["volumes"][0]
-    assert audited["target"] == "/audited"
-    assert audited["read_only"] is True
+    assert (audited["target"], audited["read_only"]) == ("/audited", True)
 
 
-def test_the_image_holds_the_packages_under_their_constraints_and_is_not_root(compose: dict[str, Any]) -> None:
-    lines = compose["services"]["licences"]["build"]["dockerfile_inline"].splitlines()
-    words = [shlex.split(line) for line in lines]
-    copied = {name for verb, *names in words if verb == "COPY" for name in names[:-1]}
+def test_what_runs_once_is_awaited_by_what_stays(compose: dict[str, Any]) -> None:
+    """Else `docker compose up --wait` takes its end for a failure."""
+    services = compose["services"]
+    stays = [service for service in services.values() if service["restart"] != "no"]
+    for name, service in services.items():
+        if service["restart"] == "no" and "profiles" not in service:
+            needed = [one["depends_on"][name] for one in stays if name in one.get("depends_on", {})]
+            assert {"condition": "service_completed_successfully"} in needed, name
+
+
+def test_each_role_has_its_own_credentials_and_nobody_the_operators_keys(compose: dict[str, Any]) -> None:
+    secrets = {name: one["file"] for name, one in compose["secrets"].items()}
+    assert not [file for file in secrets.values() if file.endswith((".seed", "ca.key"))]
+    for name, service in compose["services"].items():
+        mounted = set(service.get("secrets", ()))
+        told = service.get("environment", {}).get("BLACKBOARD_CREDS", "")
+        credentials = {one for one in mounted if one.endswith(".creds")}
+        assert mounted <= secrets.keys(), name
+        assert ("server.key" in mounted) == name.startswith("nats-"), name
+        assert ("notary.key" in mounted) == (name == "notary"), name
+        if credentials:
+            assert told.rpartition("/")[2] in credentials, name
+            assert len(credentials - {"auditor.creds"}) == 1, name
+
+
+def test_the_image_is_not_root_and_holds_the_packages_under_their_constraints() -> None:
+    words = [(verb, shlex.split(rest)) for verb, rest in instructions()]
+    copied = {name for verb, names in words if verb == "COPY" for name in names[:-1]}
     packages = {"schemas", "blackboard", "projections", "supervisor", "specialists"}
     assert copied == {"pyproject.toml", "constraints.txt", "LICENSE", *packages}
     assert all((ROOT / name).exists() for name in copied)
-    assert [rest for verb, *rest in words if verb == "USER"][-1:] == [["blackboard"]]
-    assert any("--constraint /src/constraints.txt /src" in line for line in lines)
-    assert words[-1][0] == "ENTRYPOINT"
+    assert [rest for verb, rest in words if verb == "USER"] == [["blackboard"]]
+    assert "--constraint /src/constraints.txt /src" in DOCKERFILE.read_text()
+    assert "HEALTHCHECK" in dict(words)
+    assert entry_point() == ["blackboard"]
+
+
+def test_what_the_image_copies_can_be_installed_and_works_alone(tmp_path: Path) -> None:
+    """Without the dependencies, which lie in this environment."""
+    source, installed = tmp_path / "src", tmp_path / "installed"
+    source.mkdir()
+    for name in {name for verb, rest in instructions() if verb == "COPY" for name in rest.split()[:-1]}:
+        (source / name).symlink_to(ROOT / name)
+    words = ["-m", "pip", "--quiet", "install", "--no-deps", "--no-index", "--no-build-isolation", "--target"]
+    subprocess.run([sys.executable, *words, str(installed), str(source)], check=True)
+    code = "import blackboard, sys; from blackboard.cli import main; print(blackboard.__file__); main()"
+    environment = environment_with(PYTHONPATH=str(installed))
+    said = subprocess.run(
+        [sys.executable, "-c", code, "schema", "goal"], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    assert said.returncode == 0, said.stderr
+    assert said.stdout.startswith(f"{installed}{os.sep}")
 
 
 # --- as processes -----------------------------------------------------------------------------------------------------
 
 
-class Stack:
-    """The services as processes: names of hosts are 127.0.0.1, ports are free ones, mounts are folders of the test."""
-
-    def __init__(self, compose: Mapping[str, Any], folder: Path) -> None:
-        self._services, self._configs = compose["services"], compose["configs"]
-        self._folder = folder
-        port, monitoring = free_ports(2)
-        self._here = {
-            "nats://nats:4222": f"nats://127.0.0.1:{port}",
-            'host: "0.0.0.0"': 'host: "127.0.0.1"',
-            "port: 4222": f"port: {port}",
-            "127.0.0.1:8222": f"127.0.0.1:{monitoring}",
-            "/data": str(folder / "data"),
-            "/audited": str(make_environment(folder / "audited", 12)),
-            "/reports": str(folder / "reports"),
-        }
-        self._processes: dict[str, subprocess.Popen[bytes]] = {}
-
-    def here(self, text: str) -> str:
-        for there, here in self._here.items():
-            text = re.sub(rf"{re.escape(there)}(?![\w])", here, text)
-        return text
-
-    def environment(self, name: str) -> dict[str, str]:
-        told = self._services[name].get("environment", {})
-        return environment_with(**{key: self.here(value) for key, value in told.items()})
-
-    def words(self, name: str, command: list[str]) -> list[str]:
-        """What runs here for a command in the container of that service."""
-        if command[0] == "nats-server":
-            config = self._services[name]["configs"][0]
-            path = self._folder / "server.conf"
-            path.write_text(self.here(self._configs[config["source"]]["content"]))
-            return [find_binary(), *(str(path) if word == config["target"] else word for word in command[1:])]
-        if command[0] == "blackboard":
-            return [*COMMAND, *map(self.here, command[1:])]
-        return command
-
-    def start(self, name: str) -> None:
-        service = self._services[name]
-        dockerfile = service.get("build", {}).get("dockerfile_inline", "")
-        entry = re.findall(r'^ENTRYPOINT \["(.*)"\]$', dockerfile, re.MULTILINE)
-        with (self._folder / f"{name}.out").open("ab") as output:
-            self._processes[name] = subprocess.Popen(
-                self.words(name, [*entry, *service["command"]]),
-                cwd=self._folder,
-                env=self.environment(name),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                preexec_fn=die_with_parent(),  # noqa: PLW1509 - it makes one system call
-            )
-
-    async def is_healthy(self, name: str) -> bool:
-        assert self._processes[name].poll() is None, self.said(name)
-        kind, *check = self._services[name]["healthcheck"]["test"]
-        assert kind == "CMD"
-        if check[0] == "wget":
-            return await asyncio.to_thread(answers, self.here(check[-1]))
-        return (await self.call(name, check))[0] == 0
-
-    async def call(self, name: str, command: list[str]) -> tuple[int, str]:
-        """As `docker compose exec` does."""
-        process = await asyncio.create_subprocess_exec(
-            *self.words(name, command),
-            cwd=self._folder,
-            env=self.environment(name),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-        )
-        said, _ = await process.communicate()
-        assert process.returncode is not None
-        return process.returncode, said.decode()
-
-    async def up(self) -> None:
-        """Each service once those it depends on are healthy."""
-        left = dict(self._services)
-        while left:
-            name = next(one for one, service in left.items() if not left.keys() & service.get("depends_on", {}).keys())
-            assert all(told["condition"] == "service_healthy" for told in left[name].get("depends_on", {}).values())
-            self.start(name)
-            await until(partial(self.is_healthy, name), f"{name} to be healthy", 60, partial(self.said, name))
-            del left[name]
-
-    def said(self, name: str) -> str:
-        return (self._folder / f"{name}.out").read_text()
-
-    def kill(self) -> None:
-        for process in reversed(self._processes.values()):
-            process.kill()
-            process.wait()
-
-
-def free_ports(count: int) -> list[int]:
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return ports
-
-
-def answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(url, timeout=2) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False
-
-
 @pytest.fixture
 def stack(compose: dict[str, Any], tmp_path: Path) -> Iterator[Stack]:
     made = Stack(compose, tmp_path)
+    for line in BEFORE.findall(FILE.read_text()):
+        _, *words = shlex.split(line)
+        subprocess.run([*COMMAND, *words], cwd=tmp_path, env=environment_with(), check=True, stdout=subprocess.DEVNULL)
     yield made
     made.kill()
 
 
-@pytest.mark.timeout(180)
+@pytest.mark.timeout(240)
 async def test_its_commands_bring_runs_to_their_end(stack: Stack, tmp_path: Path) -> None:
-    commands = [shlex.split(line) for line in EXEC.findall(FILE.read_text())]
+    commands = RUN.findall(FILE.read_text())
     assert len(commands) == 2
     await stack.up()
-    for command in commands:
-        code, said = await stack.call("licences", command)
-        assert code == 0, said
-        assert " is DONE (" in said
+    code, said = await stack.run("console", commands[0])
+    assert (code, " is DONE (" in said) == (0, True), said
+    stack.kill("nats-1")  # any one may die
+    code, said = await stack.run("console", commands[1])
+    assert (code, " is DONE (" in said) == (0, True), said
     assert {path.name for path in (tmp_path / "reports" / "audit").iterdir()} == {"licences.md", "sbom.cdx.json"}
+    await stack.healthy_again("nats-1")
     stack.kill()
-    await stack.up()  # all of it again, on the same volume
-    code, said = await stack.call("licences", ["blackboard", "rebuild", "--all", "--check"])
+    await stack.up()  # all of it again, on the same volumes
+    code, said = await stack.run("console", "rebuild --all --check")
     assert code == 0, said
     assert said.count("licences-") == len(commands)
+    assert (tmp_path / "witness" / "heads").stat().st_size

@@ -110,11 +110,11 @@ class Program:
     """A process of the command that goes on, with all that it says in a file."""
 
     def __init__(self, words: Sequence[str], output: Path, cwd: Path | None = None) -> None:
-        self.words, self.output = list(words), output
+        self.words, self.output, self.cwd = list(words), output, cwd or ROOT
         with output.open("ab") as said:
             self._process = subprocess.Popen(
                 [*COMMAND, *words],
-                cwd=cwd or ROOT,
+                cwd=self.cwd,
                 env=environment_with(),
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -162,7 +162,7 @@ class PatchedProgram(Program):
     """The same of another release: `patch` is Python that runs first."""
 
     def __init__(self, patch: str, words: Sequence[str], output: Path) -> None:
-        self.words, self.output = list(words), output
+        self.words, self.output, self.cwd = list(words), output, ROOT
         with output.open("ab") as said:
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"{patch}\nfrom blackboard.cli import main\nmain()", *words],

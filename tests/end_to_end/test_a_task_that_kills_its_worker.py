@@ -4,18 +4,17 @@ import os
 import signal
 from pathlib import Path
 
-from blackboard.board import open_board
 from blackboard.client import Client
 from schemas import events as e
 from tests.end_to_end import teams
 from tests.end_to_end.support import Start, call, children_of, ended, events_of, is_alive, offered, until
-from tests.end_to_end.up import process, server_of
+from tests.end_to_end.up import board_of, process
 
 
 async def test_a_worker_with_endless_lines_is_kept_running(start: Start, tmp_path: Path) -> None:
     chatty = teams.write(tmp_path, "squares", f"print('x' * 3_000_000, flush=True)\n{teams.SQUARES}")
     up = start("up", chatty, cwd=tmp_path)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         await offered(board, "squares", "squarer", "adder")
         worker = process(up, " attach ")
         os.kill(worker, signal.SIGKILL)
@@ -32,7 +31,7 @@ STARTS_ANOTHER = "import subprocess, sys; subprocess.Popen([sys.executable, '-c'
 async def test_a_worker_whose_own_process_lives_on_is_started_again(start: Start, tmp_path: Path) -> None:
     """The other one holds the output of the worker open."""
     up = start("up", teams.write(tmp_path, "squares", STARTS_ANOTHER + teams.SQUARES), cwd=tmp_path)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         await offered(board, "squares", "squarer", "adder")
     os.kill(process(up, " attach "), signal.SIGKILL)
     await up.says("ended with code -9; started again", within_s=10)
@@ -42,8 +41,7 @@ async def test_it_ends_with_a_code_while_other_runs_go_on(start: Start, tmp_path
     killer = teams.write(tmp_path, "killer", teams.KILLER)
     squares = teams.write(tmp_path, "squares", teams.SQUARES)
     up = start("up", killer, squares, cwd=tmp_path)
-    url = await server_of(up)
-    async with open_board(url) as board:
+    async with board_of(up) as board:
         await offered(board, "killers", "killer", "squares", "squarer")
         [supervisor] = [pid for pid, command in children_of(up.pid).items() if " supervise " in command]
         client = Client(board, "publisher")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.board import Board, open_board
+from blackboard.board import Board
 from blackboard.client import Client
 from blackboard.server_files import lock, read_state
 from projections.canonical import State
@@ -14,7 +14,7 @@ from projections.history import Folded, outcome_digest
 from schemas import events as e
 from tests.end_to_end import teams
 from tests.end_to_end.support import Start, children_of, events_of, history_of, is_alive, offered, run_until, until
-from tests.end_to_end.up import process, server_of
+from tests.end_to_end.up import board_of, process, server_of
 
 NUMBERS = list(range(72))
 INPUT = {"numbers": NUMBERS, "pause_s": 0.25}
@@ -46,7 +46,7 @@ async def require_one_history(board: Board, run: str) -> None:
 async def test_up_starts_it_again_and_the_run_ends_alike(role: str, start: Start, tmp_path: Path) -> None:
     up = start("up", teams.write(tmp_path, "squares", teams.SQUARES), cwd=tmp_path)
     url = await server_of(up)
-    async with open_board(url) as board:
+    async with board_of(up) as board:
         await offered(board, "squares", "squarer", "adder")
         client = Client(board, "publisher")
         await client.publish("squares", INPUT | {"pause_s": 0}, "undisturbed")
@@ -72,7 +72,7 @@ async def test_told_to_stop_it_ends_all_of_its_processes_and_goes_on_later(start
     team = teams.write(tmp_path, "squares", teams.SQUARES)
     up = start("up", team, cwd=tmp_path)
     url = await server_of(up)
-    async with open_board(url) as board:
+    async with board_of(up) as board:
         await offered(board, "squares", "squarer", "adder")
         await Client(board, "publisher").publish("squares", INPUT, "stopped")
         await run_until(board, "stopped", half_done)
@@ -84,7 +84,7 @@ async def test_told_to_stop_it_ends_all_of_its_processes_and_goes_on_later(start
 
     up = start("up", team, cwd=tmp_path)
     assert await server_of(up) == url
-    async with open_board(url) as board:
+    async with board_of(up) as board:
         state = (await done(board, "stopped")).state
         assert state.result == {"total": sum(number**2 for number in NUMBERS)}
         await require_one_history(board, "stopped")
@@ -94,7 +94,7 @@ async def test_told_to_stop_it_ends_all_of_its_processes_and_goes_on_later(start
 
 async def test_killed_itself_it_leaves_no_process_behind(start: Start, tmp_path: Path) -> None:
     up = start("up", teams.write(tmp_path, "squares", teams.SQUARES), cwd=tmp_path)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         await offered(board, "squares", "squarer", "adder")
     processes = children_of(up.pid)
     assert len(processes) == len(MARKS)

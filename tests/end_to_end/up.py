@@ -1,10 +1,16 @@
 """What tests of `blackboard up` look at: its server, its processes."""
 
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
+from blackboard.access import Access
+from blackboard.board import Board, open_board
+from schemas.access import Role
 from tests.end_to_end.support import Program, children_of
 
 SERVER = re.compile(r"server +pid (\d+) +(nats://\S+)")
+OPERATOR = ".blackboard/access"
 
 
 async def server_of(up: Program) -> str:
@@ -13,6 +19,14 @@ async def server_of(up: Program) -> str:
     found = SERVER.search(up.said)
     assert found is not None, up.said
     return found[2]
+
+
+@asynccontextmanager
+async def board_of(up: Program) -> AsyncIterator[Board]:
+    """Its board, with all rights, once a supervisor serves there."""
+    url, access = await server_of(up), Access.load(up.cwd / OPERATOR)
+    async with open_board(url, credentials=access.credentials([Role.ADMIN], ["test"])) as board:
+        yield board
 
 
 def process(up: Program, mark: str) -> int:

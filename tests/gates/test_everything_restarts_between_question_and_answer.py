@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from blackboard.board import open_board
 from blackboard.client import Client
 from tests.end_to_end.support import Start, call, children_of, ended, history_of, is_alive, offered, run_until, until
-from tests.end_to_end.up import server_of
+from tests.end_to_end.up import board_of
 from tests.gates import brief
 from tests.gates.conftest import REPORT, asked
 
@@ -21,7 +20,7 @@ async def test_run_goes_on_and_writes_what_was_approved(start: Start, environmen
     out, home = tmp_path / "out", tmp_path / "home"
     home.mkdir()
     up = start("up", "licences", cwd=home)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         await offered(board, "licences", "licence-writer")
         goal = {"path": environment, "out": str(out)}
         for run in ("approved", "denied"):
@@ -34,7 +33,7 @@ async def test_run_goes_on_and_writes_what_was_approved(start: Start, environmen
     await until(lambda: not any(is_alive(pid) for pid in processes), f"{processes} to end")
 
     up = start("up", "licences", cwd=home)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         assert len(others := children_of(up.pid)) == PROCESSES
         assert not set(others) & set(processes)
         for run, folded in before.items():
@@ -57,13 +56,13 @@ async def test_run_goes_on_and_writes_what_was_approved(start: Start, environmen
 async def test_question_that_nobody_answers_expires(start: Start, tmp_path: Path) -> None:
     """Also over a kill of everything: the supervisor after it counts the rest."""
     up = start("up", brief.write(tmp_path), cwd=tmp_path)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         await offered(board, "brief", "doer")
         await Client(board, "pat").publish("brief", {}, "run")
         await run_until(board, "run", lambda state: state.phase == "NEEDS_INPUT")
     up.kill()
     up = start("up", brief.write(tmp_path), cwd=tmp_path)
-    async with open_board(await server_of(up)) as board:
+    async with board_of(up) as board:
         state = await ended(board, "run")
         assert (state.end, state.reason) == ("POLICY_BLOCKED", f"nobody approved 'do' within {brief.EXPIRES_MS} ms")
         assert state.tasks == {}
