@@ -71,7 +71,7 @@ permissions: $(INSTALLED) ## every identity, subject and verb on a live server, 
 docs: $(INSTALLED) ## do what README.md and docs say, and compare; schemas and links too
 	@$(BIN)/python -m tests.docs.check
 
-schemas: $(INSTALLED) ## write docs/schemas
+schemas: $(INSTALLED) ## write docs/schemas and the table of docs/access.md
 	@$(BIN)/python -m tests.docs.schemas
 
 constraints: $(INSTALLED) ## pin what pyproject.toml asks for; UPGRADE=1 takes the newest of all

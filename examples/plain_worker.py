@@ -1,22 +1,22 @@
 """A specialist with a NATS client and JSON alone, for whoever writes one in another language. It counts the words of
 a text, and imports nothing of this project. The numbers are those of docs/protocol.md, "What a specialist does".
 
-python examples/plain_worker.py nats://127.0.0.1:4222 [BOARD]
+python examples/plain_worker.py nats://127.0.0.1:4222 plain-words.creds [BOARD]
+
+Its contract is plain_worker.json, which the operator puts on the board.
 """
 
 import asyncio
+import base64
 import json
 import secrets
 import sys
+from pathlib import Path
 
 import nats
 from nats.errors import Error as Failed  # also: nothing to do, or the queue is being made anew
-from nats.js.errors import NotFoundError
 
 NAME = "plain-words"
-TEXT = {"type": "object", "required": ["text"], "properties": {"text": {"type": "string"}}}
-COUNT = {"type": "object", "required": ["words"], "properties": {"words": {"type": "integer"}}}
-CONTRACT = {"type": "contract", "specialist": NAME, "offers": ["word-count"], "input": TEXT, "output": COUNT}
 
 
 def work(items):
@@ -63,19 +63,25 @@ async def store(js, subject, ended):
             await asyncio.sleep(1)
 
 
-async def offered(js, stream, subject):
-    try:
-        return (await js.get_last_msg(stream, subject)).data
-    except NotFoundError:
-        return None
+def inbox_of(credentials):
+    """1. Where it may hear answers: below its public key, which the signed part of its credentials names."""
+    lines = Path(credentials).read_text().splitlines()
+    claims = lines[1].split(".")[1]
+    return f"_INBOX.{json.loads(base64.urlsafe_b64decode(claims + '=='))['sub']}".encode()
 
 
-async def main(url, board="main"):
-    js = (await nats.connect(url, name=NAME, max_reconnect_attempts=-1)).jetstream()
-    subject, contract = f"bb.{board}.contract.{NAME}", json.dumps(CONTRACT).encode()
-    if await offered(js, f"BOARD_{board}", subject) != contract:  # 1. what it promises
-        await js.publish(subject, contract)
-    print(f"{NAME} is attached to board {board}", flush=True)
+async def connected(url, credentials):
+    """1. With its identity, and JetStream under the name that its account has for it."""
+    options = {"name": NAME, "max_reconnect_attempts": -1}
+    if not credentials:  # a server that asks nobody
+        return (await nats.connect(url, **options)).jetstream()
+    client = await nats.connect(url, user_credentials=credentials, inbox_prefix=inbox_of(credentials), **options)
+    return client.jetstream(domain="bus")
+
+
+async def main(url, credentials="", board="main"):
+    js = await connected(url, credentials)
+    print(f"{NAME} works on board {board}", flush=True)
     tasks = await js.pull_subscribe_bind(NAME, f"TASKS_{board}")
     while True:
         try:

@@ -9,12 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from pydantic import ValidationError
 
 from blackboard.options import BoardOptions, board_options
 from schemas.access import Role
+from schemas.goals import explain
 
 if TYPE_CHECKING:
     from blackboard.access import Access, Granted
+    from schemas.contracts import Contract
     from specialists.loading import Loaded
 
 directory_option = click.option(
@@ -199,22 +202,41 @@ def _load(directory: str | None) -> "Access":
 def offer(targets: tuple[str, ...], options: BoardOptions) -> None:
     """Put the contracts and playbooks of TARGET into the catalogue, and run nothing.
 
-    TARGET is what `attach` takes. It needs the role curator; workers with credentials of their own then attach.
+    TARGET is what `attach` takes, or a .json file with a contract. It needs the role curator; workers with credentials
+    of their own then attach.
     """
     from specialists.loading import LoadError, load
 
+    files = [Path(target) for target in targets if target.endswith(".json")]
     try:
-        loaded = [load(target) for target in targets]
+        loaded = [load(target) for target in targets if not target.endswith(".json")]
     except LoadError as error:
         options.fail(error)
-    options.run(_offer(options, loaded))
+    options.run(_offer(options, loaded, files))
 
 
-async def _offer(options: BoardOptions, loaded: "Sequence[Loaded]") -> None:
+def _read_contract(path: Path) -> "Contract":
+    """The contract in a file, of a specialist in another language. Raises BadInput."""
+    from blackboard.client import BadInput
+    from schemas.contracts import Contract
+
+    try:
+        return Contract.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise BadInput(f"{path} cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        raise BadInput(f"{path} is no contract: {explain(error)}") from None
+
+
+async def _offer(options: BoardOptions, loaded: "Sequence[Loaded]", files: Sequence[Path]) -> None:
     from blackboard.client import Client
     from specialists.worker import Worker
 
+    contracts = [_read_contract(path) for path in files]
     async with options.settings().open("offer", Role.CURATOR) as board:
+        for contract in contracts:
+            await Client(board, contract.specialist).offer(contract)
+            options.say({"specialist": contract.specialist}, f"{contract.specialist}: its contract is on the board")
         for target in loaded:
             worker = Worker(board, target.specialists, on_event=lambda event: None)
             try:

@@ -25,6 +25,7 @@ from tests.docs.schemas import FOLDER
 from tests.end_to_end.support import PATIENCE_S, Start, call, messages_on, until
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "plain_worker.py"
+CONTRACT = EXAMPLE.with_suffix(".json")
 FAMILIES = {"obs": "observation"}
 """Families of subjects that have another name than their schema."""
 PLAYBOOK = Playbook(
@@ -57,13 +58,17 @@ def worker(there: list[str], tmp_path: Path) -> Iterator[Worker]:
         longer = f"    __import__('time').sleep({lasting_s})\n    claims, silences = [], []\n"
         program = tmp_path / f"worker_{len(running)}.py"
         program.write_text(EXAMPLE.read_text().replace("    claims, silences = [], []\n", longer))
-        running.append(subprocess.Popen([sys.executable, program, url, board], cwd=tmp_path))
+        running.append(subprocess.Popen([sys.executable, program, url, "", board], cwd=tmp_path))
         return running[-1]
 
     yield begin
     for process in running:
         process.kill()
         process.wait()
+
+
+async def offer(there: list[str]) -> None:
+    assert (await call("offer", str(CONTRACT), *there)).code == 0
 
 
 async def published(board: Board, *texts: str) -> str:
@@ -97,6 +102,7 @@ async def test_a_run_that_waits_for_it_ends(shared: Board, there: list[str], sta
         return await Client(shared, "tester").waiting() == {"word-count": [run]}
 
     await until(awaited, "the run to wait for `word-count`")
+    await offer(there)
     worker()
     state = await end_of(shared, run)
     assert (state.end, state.result) == ("DEGRADED", {"words": [3, 1]})
@@ -109,6 +115,7 @@ async def test_it_is_detached_in_the_middle_of_a_task_that_takes_longer_than_the
 ) -> None:
     start("supervise", *there)
     run = await published(shared, "one two")
+    await offer(there)
     worker(lasting_s=7)
     await appears(shared, run, "started")
     detached = await call("detach", "plain-words", *there)
@@ -122,6 +129,7 @@ async def test_one_that_is_killed_is_followed_by_another(
 ) -> None:
     start("supervise", *there)
     run = await published(shared, "one two")
+    await offer(there)
     first = worker(lasting_s=30)
     await appears(shared, run, "started")
     first.kill()
@@ -134,6 +142,7 @@ async def test_what_lies_on_the_log_is_what_the_schemas_say(
     shared: Board, there: list[str], start: Start, worker: Worker
 ) -> None:
     start("supervise", *there)
+    await offer(there)
     worker(lasting_s=2)
     await end_of(shared, await published(shared, "one two", "three", ""))
     await Client(shared, "tester").cancel(run := await published(shared, "one two"))
