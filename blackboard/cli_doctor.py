@@ -85,7 +85,7 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
 
     subjects = Subjects(settings.board)
     credentials = settings.credentials([Role.ADMIN if fix else Role.AUDITOR])
-    connection = await connect(settings.nats, "doctor", credentials=credentials)
+    connection = await connect(settings.nats, "doctor", credentials=credentials, ca=settings.ca)
     try:
         mended = await mend(connection, subjects) if fix else []
         for one in mended:
@@ -96,7 +96,7 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
     finally:
         await connection.close()
     if access := None if settings.creds else find_access(settings.nats):
-        system = await connect(settings.nats, "doctor", credentials=access.system())
+        system = await connect(settings.nats, "doctor", credentials=access.system(), ca=settings.ca)
         try:
             async for finding in _disks(system):
                 yield finding
@@ -136,11 +136,17 @@ async def _disks(system: "Connection") -> AsyncIterator[Finding]:
 async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
     from blackboard.board import floor_of
     from blackboard.client import Client
+    from blackboard.log import LogError
     from blackboard.queue import QueueGone
 
     async with settings.open("doctor") as board:
         yield Finding("server", "ok", f"{settings.nats}, with JetStream and a version that serves")
-        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {board.log.id}, {await board.log.head()} messages")
+        try:
+            log_id = board.log.id
+        except LogError:
+            yield Finding("log", "ok", "this identity appends to it, and may not read it")
+            return
+        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {await board.log.head()} messages")
         last = await board.log.last(board.subjects.every("fact"))
         yield Finding("facts", "ok", f"last at {last.seq}, floor {floor_of(last)}" if last else "none yet")
         try:

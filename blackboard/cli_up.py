@@ -84,12 +84,14 @@ async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Prin
     from blackboard.processes import KeptProcess
     from blackboard.settings import load
 
-    settings = load(url, options.board, options.name, options.creds)
+    settings = load(url, options.board, options.name, options.creds, options.ca)
     async with settings.open("up", Role.ADMIN, create=True):
         pass
     common = ["--nats", url, "--board", settings.board]
     if settings.creds:
         common += ["--creds", str(settings.creds)]
+    if settings.ca:
+        common += ["--ca", settings.ca]
     blackboard = [sys.executable, "-m", "blackboard.cli"]
     processes = [KeptProcess("supervisor", [*blackboard, "supervise", *common], say)]
     processes += [KeptProcess(team, [*blackboard, "attach", team, *common], say) for team in teams]

@@ -67,7 +67,12 @@ class JetStreamQueue:
 
     async def _replicas_of_log(self) -> int:
         if not self._replicas:
-            info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            try:
+                info = await self._connection.api(f"STREAM.INFO.{self._subjects.log_stream}", None, self._deadline_s)
+            except ApiError as error:
+                if error.err_code != wire.NO_STREAM:
+                    raise
+                return 1
             self._replicas = int(info["config"]["num_replicas"])
         return self._replicas
 

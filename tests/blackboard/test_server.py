@@ -51,8 +51,8 @@ async def append_one(url: str) -> int:
     from schemas.subjects import Subjects
 
     subjects = Subjects()
-    async with open_board(url, subjects, create=True) as (log, _, _):
-        [outcome] = await log.append(Append(subjects.wake("run"), b"x"))
+    async with open_board(url, subjects, create=True) as ports:
+        [outcome] = await ports.log.append(Append(subjects.wake("run"), b"x"))
         assert isinstance(outcome, Stored)
         return outcome.seq
 

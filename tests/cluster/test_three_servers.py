@@ -39,6 +39,8 @@ async def test_create_puts_each_stream_on_three_servers_and_is_harmless_again(cl
             assert (stream, info["config"]["num_replicas"]) == (stream, 3)
     finally:
         await connection.close()
+    checked = await call("doctor", "--board", "made", "--nats", cluster.url, "--ca", cluster.ca)
+    assert (checked.code, checked.out.count(" 3 copies")) == (0, 3), checked
 
 
 async def test_a_lost_queue_is_made_anew_on_as_many_servers_as_the_log(cluster: Cluster) -> None:

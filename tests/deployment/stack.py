@@ -44,6 +44,7 @@ class Stack:
         for place in self._shared.values():
             place.mkdir(exist_ok=True)
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._checked: dict[str, str] = {}
 
     # What stands in the file, for here
 
@@ -123,7 +124,8 @@ class Stack:
         assert self._processes[name].poll() is None, self.said(name)
         kind, *check = self.services[name]["healthcheck"]["test"]
         assert kind == "CMD"
-        return (await self.call(name, check))[0] == 0
+        code, self._checked[name] = await self.call(name, check)
+        return code == 0
 
     def is_done(self, name: str) -> bool:
         code = self._processes[name].poll()
@@ -158,7 +160,7 @@ class Stack:
         return self.is_done(name)
 
     def said(self, name: str) -> str:
-        return (self.folder / f"{name}.out").read_text()
+        return (self.folder / f"{name}.out").read_text() + self._checked.get(name, "")
 
     def kill(self, *names: str) -> None:
         for name in names or tuple(reversed(self._processes)):

@@ -22,7 +22,7 @@ async def test_it_is_closed_with_something_left_to_say(tmp_path: Path, messages:
             connection.on_close(closed.set)
             await connection.publish("somewhere", bytes(500_000))
             os.kill(server.pid, signal.SIGKILL)
-            os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)
+            os.waitid(os.P_PID, server.pid, os.WEXITED | os.WNOWAIT)  # noqa: ASYNC222 - it was killed just now
             with contextlib.suppress(LogError):
                 for _ in range(messages):
                     await connection.publish("somewhere", bytes(200_000))
