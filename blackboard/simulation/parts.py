@@ -130,7 +130,7 @@ class Staff:
 class Plan:
     """Everything that a simulated world begins with, beside the seed and the faults. `attached`: goals are published
     when every specialist has offered. `punctual`: there is so much time that no attempt may end because nobody began or
-    ended it."""
+    ended it. `announced`: supervisors hear each other, and one of them is active; else all of them are."""
 
     playbooks: tuple[Playbook, ...]
     staff: tuple[Staff, ...]
@@ -139,6 +139,7 @@ class Plan:
     supervisors: int = 2
     attached: bool = True
     punctual: bool = False
+    announced: bool = False
     limit_s: float = 4 * 3600.0
     limit_steps: int = 2_000_000
 

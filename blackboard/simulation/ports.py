@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from blackboard.log import Append, Conflict, Handler, LogUnavailable, Message, Stored, Subscription
 from blackboard.memory import MemoryLog
+from blackboard.memory_announcements import MemoryAnnouncements
 from blackboard.memory_queue import MemoryDelivery, MemoryQueue, Waiting
 from blackboard.queue import Delivery, Entry, QueueUnavailable, TaskKey
 from blackboard.simulation import faults as f
@@ -126,6 +127,25 @@ class SimulatedLog:
 
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         self._inner.on_reconnect(callback)
+
+
+class SimulatedAnnouncements:
+    """What `process` announces and hears; some of it is lost, and a process that stands still does neither."""
+
+    def __init__(self, inner: MemoryAnnouncements, process: Process) -> None:
+        self._inner, self._process = inner, process
+
+    async def announce(self, data: bytes) -> None:
+        drawn = await self._process.enter("announce", f.CANCELS)
+        await self._process.unpaused()
+        if drawn.kind != "lost_cancel":
+            await self._inner.announce(data)
+        self._process.leave(drawn)
+
+    async def heard(self) -> AsyncIterator[bytes]:
+        async for data in self._inner.heard():
+            await self._process.unpaused()
+            yield data
 
 
 class ShuffledQueue(MemoryQueue):

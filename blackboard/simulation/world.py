@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, TypeVar
 
@@ -13,10 +14,11 @@ from blackboard.board import Board
 from blackboard.client import BadInput, Client
 from blackboard.log import LogUnavailable, Message
 from blackboard.memory import MemoryBlobs, MemoryLog
+from blackboard.memory_announcements import MemoryAnnouncements
 from blackboard.simulation.faults import FROM_OUTSIDE, Chance
 from blackboard.simulation.lies import LyingLog
 from blackboard.simulation.parts import Call, Happened, Parts, Person, Plan, Published, Staff
-from blackboard.simulation.ports import Clock, ShuffledQueue, SimulatedLog, SimulatedQueue
+from blackboard.simulation.ports import Clock, ShuffledQueue, SimulatedAnnouncements, SimulatedLog, SimulatedQueue
 from blackboard.simulation.processes import Crash, Process
 from blackboard.simulation.virtual_time import Deadlock, TimeUp, VirtualLoop, run_in_virtual_time
 from schemas.codec import ends_run
@@ -59,6 +61,7 @@ class World:
         self._log = MemoryLog(clock_ms=self._clock.ms, log_id=LOG_ID)
         self._queue = ShuffledQueue(lambda kind, place: chance.happens(kind, place, loop.time()), self._share)
         self._blobs = MemoryBlobs()
+        self._announcements = MemoryAnnouncements()
         self._supervisors: dict[str, Any] = {}
         self._work_over, self._over, self._news = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._wanted: set[str] = {goal.run for goal in plan.goals}
@@ -162,9 +165,9 @@ class World:
 
     async def _supervise(self, process: Process) -> None:
         batch = BATCHES[int(self._chance.share("batch", process.name) * len(BATCHES))]
-        supervisor = self._parts.supervisor(
-            self._board(process), name=process.name, batch=batch, clock_s=self._loop.time
-        )
+        heard = SimulatedAnnouncements(self._announcements, process) if self._plan.announced else None
+        board = replace(self._board(process), announcements=heard)
+        supervisor = self._parts.supervisor(board, name=process.name, batch=batch, clock_s=self._loop.time)
         self._supervisors[process.name.partition(".")[0]] = supervisor
         await supervisor.run(self._over)
 
