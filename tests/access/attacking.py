@@ -31,6 +31,7 @@ STREAMS = (SUBJECTS.log_stream, SUBJECTS.task_stream, SUBJECTS.blob_stream)
 NEXT = f"{API_OF_AGENTS}CONSUMER.MSG.NEXT.{SUBJECTS.task_stream}."
 CHOSEN = (b'{"log":"forged"}', b"+ACK", b"+TERM", b"{}", b'{"no_wait":true}')
 """What an attacker would have said in another's name: an event, acknowledgements, requests."""
+ATTACKERS = (Role.SPECIALIST, Role.PUBLISHER, Role.APPROVER, Role.CONSOLE, Role.AUDITOR, Role.NOTARY, Role.CURATOR)
 ROUNDS = 4
 """Answers of the server that are awaited one after the other before a look counts: a forged message may have to go
 through the server several times."""

@@ -3,56 +3,28 @@
 What the identity may store anyway, it stores on its own subject: then that is there and nothing else.
 """
 
-import asyncio
 import hashlib
 import itertools
 import json
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Sequence
 
 import pytest
 
 from blackboard import jetstream_wire as wire
-from blackboard.access import Access
 from blackboard.jetstream import attach
 from blackboard.jetstream_append import BATCH_FROM
 from blackboard.log import Append, Stored
 from blackboard.queue import Entry, TaskKey
-from blackboard.server import EmbeddedServer
-from schemas.access import API, API_OF_AGENTS, RULES, Role, Rule
+from schemas.access import RULES, Role, Rule
 from schemas.subjects import matches
-from tests.access.attacking import CHOSEN, SUBJECTS, Aims, Ground, Planted, Shot, granted, ground, laid_out, targets
+from tests.access.attacking import ATTACKERS, CHOSEN, SUBJECTS, Aims, Ground, Planted, Shot, granted, targets
 from tests.access.matrix import OTHER, OWN
 from tests.plugins.figures import Figures
 
-ATTACKERS = (Role.SPECIALIST, Role.PUBLISHER, Role.APPROVER, Role.CONSOLE, Role.AUDITOR, Role.NOTARY, Role.CURATOR)
-TASKS = 150
 TOO_MANY_BATCHES = 10210
 RESERVED = ("_R_.", "$JS.ACK.")
 """Reply subjects that the server takes from nobody."""
-
-
-@pytest.fixture(scope="module")
-def access(tmp_path_factory: pytest.TempPathFactory) -> Access:
-    return Access.init(tmp_path_factory.mktemp("operator") / "access")
-
-
-@pytest.fixture(scope="module")
-def url(tmp_path_factory: pytest.TempPathFactory, access: Access) -> Iterator[str]:
-    folder = tmp_path_factory.mktemp("attacked")
-    with EmbeddedServer(folder, access.server_settings(folder / "jwt")) as server:
-        yield server.url
-
-
-@pytest.fixture(scope="module")
-def aims(url: str, access: Access) -> Aims:
-    return asyncio.run(laid_out(url, access, TASKS))
-
-
-@pytest.fixture
-async def field(url: str, access: Access, aims: Aims) -> AsyncIterator[Ground]:
-    async with ground(url, access) as found:
-        yield found
 
 
 def _stored_by(shots: Sequence[Shot]) -> list[Planted]:
