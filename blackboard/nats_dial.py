@@ -6,7 +6,8 @@ import ssl
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from nats.aio.client import Client, Srv
+from nats import errors
+from nats.aio.client import PERMISSIONS_ERR, STALE_CONNECTION, Client, Srv
 from nats.aio.msg import Msg
 
 from blackboard import nats_tls as tls
@@ -18,6 +19,8 @@ OLDEST_SERVER = (2, 15)
 
 PING_INTERVAL_S = 5
 RECONNECT_PAUSE_S = 0.1
+_TOLD_BY_NATS = (PERMISSIONS_ERR, STALE_CONNECTION)
+"""Complaints of the server that nats-py hands on itself."""
 
 
 class FastClient(Client):
@@ -44,6 +47,11 @@ class FastClient(Client):
     def _parse_header_lines(raw: bytes) -> dict[str, str]:
         lines = (line.partition(":") for line in raw.decode("utf-8", "replace").split("\r\n"))
         return {name.strip(): value.strip() for name, colon, value in lines if colon}
+
+    async def _process_err(self, err_msg: str) -> None:
+        if self.is_connected and not any(one in err_msg for one in _TOLD_BY_NATS):
+            await self._error_cb(errors.Error(err_msg.strip("'")))  # nats-py closes for good, and says why to nobody
+        await super()._process_err(err_msg)
 
     async def _process_headers(self, headers: bytes) -> dict[str, str] | None:
         try:

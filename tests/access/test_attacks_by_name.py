@@ -101,11 +101,11 @@ async def test_nobody_makes_a_consumer(field: Ground, role: Role, figures: Figur
 
 
 NAMES = (
-    OTHER, "Own", "OWN", "own ", "\town", "own\x00", "öwn", "ow\u200bn", "оwn", "*", ">", "own.*", "own.>", "", "own.",
-    ".own", "$own", "..", "own/../other", "own%2E", f"own.r1.{OTHER}", "own.r1.key.1.1",
+    OTHER, "Own", "OWN", "own ", "\town", "own\x00", "öwn", "ow\u200bn", "own\x7f", "\u043ewn", "*", ">", "own.*",
+    "own.>", "", "own.", ".own", "$own", "..", "own/../other", "own%2E", f"own.r1.{OTHER}", "own.r1.key.1.1",
 )  # fmt: skip
 """Other authors, and the attacker's own name as a careless reader or server might take it. One begins with a Cyrillic
-letter."""
+letter; a byte 127 is one that JetStream cannot index."""
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ async def test_nobody_speaks_under_another_name(field: Ground, url: str, role: R
     """What the server takes all the same has the attacker's name where names stand; and a run that is none, which
     readers pass over."""
     before = await field.look()
-    tails = {"blob": ("r1.1",)}.get(family, ("r1", "*", ">", "r1 reply", "ünï", "r*1"))
+    tails = {"blob": ("r1.1",)}.get(family, ("r1", "*", ">", "r1 reply", "ünï", "r*1", "r\x7f", "*.*.*", "r1.>.1"))
     own = f"bb.main.{family}.{OWN}.{tails[0]}"
     subjects = [own] + [f"bb.main.{family}.{name}.{tail}" for name in NAMES for tail in tails]
     subjects += [f"{prefix}.main.{family}.own.r1" for prefix in ("BB", "Bb", "*", ">", "$bb", "bb.main")]
@@ -128,7 +128,6 @@ async def test_nobody_speaks_under_another_name(field: Ground, url: str, role: R
     after = await field.look()
     mine = f"bb.main.{family}.{OWN}."
     planted = await field.planted(before, after)
-    print([one.subject for one in planted])
     assert own in [one.subject for one in planted]
     assert [one for one in planted if not one.subject.startswith(mine)] == []
     for one in planted:
@@ -180,7 +179,7 @@ async def test_a_client_that_breaks_the_protocol_reaches_nobody_but_itself(field
         b"PUB _GR_.x.y 1\r\nx\r\n",
         b"PUB $GNR.x 1\r\nx\r\n",
         b"HPUB %b 10 11\r\nNATS/1.0\r\nx\r\n" % own,
-        b"HPUB %b 60 61\r\nNATS/1.0 100 FlowControl Request\r\n\r\nx\r\n" % own,
+        b"HPUB %b 36 37\r\nNATS/1.0 100 FlowControl Request\r\n\r\nx\r\n" % own,
         b"HPUB %b 5 3\r\nNATS/\r\n" % own,
         b"RMSG BUS %b 1\r\nx\r\n" % fact,
         b"LMSG %b 1\r\nx\r\n" % fact,
@@ -197,16 +196,14 @@ async def test_a_client_that_breaks_the_protocol_reaches_nobody_but_itself(field
         b"PUB %b.\xff\xfe 1\r\nx\r\n" % SUBJECTS.fact("r9").encode(),
         b"PUB %b\x00 1\r\nx\r\n" % fact,
         b"pub %b 1\r\nx\r\n" % fact,
-        b"CONNECT {\"account\":\"BUS\",\"new_account\":true,\"user\":\"admin\",\"pass\":\"\"}\r\nPUB %b 1\r\nx\r\n" % fact,
+        b"CONNECT {\"account\":\"BUS\",\"new_account\":true,\"user\":\"admin\"}\r\nPUB %b 1\r\nx\r\n" % fact,
     ]  # fmt: skip
     before = await field.look()
     for attempt in attempts:
         async with Raw.connected(url, field.access.credentials([Role.SPECIALIST], [OWN])) as raw:
-            closed = not await raw.say(attempt)
-            print(closed, raw.said, attempt[:60])
+            await raw.say(attempt)
     after = await field.look()
     planted = await field.planted(before, after)
-    print(planted)
     assert [one for one in planted if one.subject.encode() != own] == []
     await field.unharmed(before, but=planted)
 
