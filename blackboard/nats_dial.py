@@ -7,8 +7,9 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from nats import errors
-from nats.aio.client import PERMISSIONS_ERR, STALE_CONNECTION, Client, Srv
+from nats.aio.client import Client, Srv
 from nats.aio.msg import Msg
+from nats.protocol.parser import PERMISSIONS_ERR, STALE_CONNECTION
 
 from blackboard import nats_tls as tls
 from blackboard.log import LogUnavailable, NotPermitted

@@ -161,11 +161,15 @@ class Ground:
     async def _tasks(self) -> dict[str, tuple[int, bytes]]:
         """By subject, as the queue has one message of each."""
         info = await self.admin.api(f"STREAM.INFO.{SUBJECTS.task_stream}", {"subjects_filter": ">"})
-        found = {}
-        for subject in info["state"].get("subjects") or {}:
-            answer = await self.admin.api(f"STREAM.MSG.GET.{SUBJECTS.task_stream}", {"last_by_subj": subject})
-            found[subject] = (answer["message"]["seq"], wire.stored(answer).data)
-        return found
+        subjects = list(info["state"].get("subjects") or {})
+        asked = [
+            self.admin.api(f"STREAM.MSG.GET.{SUBJECTS.task_stream}", {"last_by_subj": subject}) for subject in subjects
+        ]
+        answers = await asyncio.gather(*asked)
+        return {
+            subject: (answer["message"]["seq"], wire.stored(answer).data)
+            for subject, answer in zip(subjects, answers, strict=True)
+        }
 
     async def _consumers(self) -> dict[str, dict[str, Any]]:
         found = {}
