@@ -637,7 +637,7 @@ ROWS = (
                     r"of two goals \[\] are answered",
                     Edit(
                         "supervisor.service",
-                        "await self._set_position(floor_of(last))",
+                        "await self._set_position(floor)",
                         "await self._set_position(head)",
                     ),
                 ),
