@@ -14,6 +14,7 @@ import msgspec
 from nats.aio.client import Client as Raw
 from nats.aio.client import RawCredentials
 from nats.errors import NoRespondersError
+from nats.errors import TimeoutError as Late
 
 from blackboard.access import Access
 from blackboard.board import Board, open_board
@@ -39,7 +40,7 @@ HONEST = (
     ScriptedSpecialist("reader", "read", answers=lambda item: item["x"] ** 2, tokens=10),
     ScriptedSpecialist("summer", "sum", answers=total, tokens=4),
 )
-HIS = ScriptedSpecialist(ZED, "bait", output=int, attempts=2, backoff_s=0.0)
+HIS = ScriptedSpecialist(ZED, "bait", output=int, attempts=2, backoff_s=0.0, deadline_s=1.0)
 BAIT = Playbook.model_validate(
     {
         "team": "bait",
@@ -89,11 +90,11 @@ class Zed:
     async def takes(self) -> tuple[Task, str]:
         """His next task, and where to acknowledge it."""
         subject = f"{API_OF_AGENTS}CONSUMER.MSG.NEXT.{self.subjects.task_stream}.{ZED}"
-        wanted = msgspec.json.encode({"batch": 1, "expires": int(WITHIN_S * 1e9)})
+        wanted = msgspec.json.encode({"batch": 1, "expires": int(0.8e9)})
         async with asyncio.timeout(WITHIN_S):
             while True:
-                with contextlib.suppress(NoRespondersError):  # his place in the queue is not made yet
-                    message = await self._client.request(subject, wanted, timeout=WITHIN_S, old_style=True)
+                with contextlib.suppress(NoRespondersError, Late):  # his place in the queue is not made yet
+                    message = await self._client.request(subject, wanted, timeout=1.0, old_style=True)
                     if message.reply:
                         return decode_task(message.data), message.reply
                 await asyncio.sleep(0.05)
