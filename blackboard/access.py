@@ -15,7 +15,7 @@ from typing import Any
 
 import msgspec
 
-from blackboard.credentials import Credentials, Key, inbox_of, signed, write_private
+from blackboard.credentials import Credentials, Key, inbox_of, signed, tags_of, write_private
 from blackboard.log import LogError
 from blackboard.nats_connection import connect
 from blackboard.server_files import MAX_PAYLOAD_BYTES, read_state
@@ -160,7 +160,7 @@ class Access:
             "subs": -1 if Role.ADMIN in roles else SUBSCRIPTIONS + 8 * len(names),
             "data": -1,
             "payload": SMALL_PAYLOAD_BYTES if small else MAX_PAYLOAD_BYTES,
-            "tags": [account_of(roles).lower()],
+            "tags": tags_of(account_of(roles), names, board),
         }
         label = f"{'+'.join(roles)} {' '.join(token(name) for name in names)} on board {board}"
         return Credentials(signed(account, user.public, label, claims, _now_s(), expires_s), user.seed)
@@ -251,6 +251,7 @@ def find_access(url: str, cwd: Path | str = ".") -> Access | None:
 
 def of_server(directory: Path) -> Access:
     """The material of the embedded server in `directory`, made where there is none. Raises AccessError."""
+    directory = directory.absolute()
     if is_there(directory / FOLDER):
         return Access.load(directory / FOLDER)
     if any((directory / "data" / "jetstream" / "$G" / "streams").glob("BOARD_*")):

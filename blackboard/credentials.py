@@ -10,6 +10,7 @@ import hashlib
 import itertools
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -99,7 +100,21 @@ class Credentials(NamedTuple):
     def in_agents(self) -> bool:
         """Whether it belongs to the account AGENTS, where JetStream's API has another name and no consumer can be
         made."""
-        return "agents" in claims_of(self.jwt).get("nats", {}).get("tags", [])
+        return self._tag("account") == "AGENTS"
+
+    @property
+    def author(self) -> str:
+        """The name that it may write under; empty where it was granted several."""
+        return self._tag("name")
+
+    @property
+    def board(self) -> str:
+        """The board that it was granted for; empty where it says none."""
+        return self._tag("board")
+
+    def _tag(self, name: str) -> str:
+        tags = claims_of(self.jwt).get("nats", {}).get("tags", [])
+        return next((tag.partition(":")[2] for tag in tags if tag.startswith(f"{name}:")), "")
 
     @property
     def text(self) -> str:
@@ -108,6 +123,11 @@ class Credentials(NamedTuple):
             f"-----{_BEGIN_JWT}-----\n{self.jwt}\n------END NATS USER JWT------\n\n"
             f"-----{_BEGIN_SEED}-----\n{self.seed}\n------END USER NKEY SEED------\n"
         )
+
+
+def tags_of(account: str, names: Sequence[str], board: str) -> list[str]:
+    """What credentials say of themselves to whoever uses them; the server does not look."""
+    return [f"account:{account}", f"board:{board}", *([f"name:{names[0]}"] if len(names) == 1 else [])]
 
 
 def inbox_of(public: str) -> str:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from blackboard.credentials import Credentials
 from blackboard.jetstream_append import BATCH_FROM, Appender
 from blackboard.jetstream_blobs import JetStreamBlobs
-from blackboard.jetstream_direct import DirectReader, Gets, last_messages
+from blackboard.jetstream_direct import DirectReader, last_messages
 from blackboard.jetstream_queue import JetStreamQueue
 from blackboard.jetstream_read import HEARTBEAT_S, Reader
 from blackboard.jetstream_streams import NoBoard, make_blobs, make_log, read_log_id
@@ -77,14 +77,8 @@ class JetStreamLog:
         return await self._appender.waves.get({"seq": seq}) if seq > 0 else None
 
     async def last(self, subject: str) -> Message | None:
-        try:
-            return await self._last(subject)
-        except NotPermitted:
-            if not self._direct or "*" in subject or ">" in subject:
-                raise
-            return await Gets(self._connection, self._stream).last_of(subject)  # all that a specialist may read
-
-    async def _last(self, subject: str) -> Message | None:
+        if self._direct and self._id is None and not _is_pattern(subject):
+            return await self._appender.waves.gets.last_of(subject)  # all that a specialist's identity may read
         newest = {"last_by_subj": subject}
         if (message := await self._appender.waves.get(newest)) is not None:
             return message
@@ -181,9 +175,14 @@ class JetStreamLog:
 
     def _reader(self, subjects: Sequence[str], after: int) -> Reader | DirectReader:
         if self._direct:
-            hints = [subject for subject in subjects if ".fact." in subject] or [self._subjects.fact("*")]
+            of_runs = [subject for subject in subjects if ".fact." in subject]
+            hints = of_runs if of_runs and ">" not in "".join(of_runs) else [self._subjects.fact("*")]
             return DirectReader(self._connection, self._stream, subjects, after, hints=hints)
         return Reader(self._connection, self._stream, subjects, after, heartbeat_s=self._heartbeat_s)
+
+
+def _is_pattern(subject: str) -> bool:
+    return "*" in subject or ">" in subject
 
 
 class JetStreamSubscription:

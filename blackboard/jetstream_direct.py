@@ -24,8 +24,8 @@ from blackboard.nats_errors import ApiError, status_of
 BATCH = 500
 """Messages asked for at once."""
 BATCH_BYTES = 4 * 1024 * 1024
-SUBJECTS = 1000
-"""Subjects whose last message is asked for at once; the server takes 1024."""
+SUBJECTS = 500
+"""Subjects whose last message is asked for at once; the server takes 1024, in a request that identities may send."""
 SILENCE_S = 2.0
 """After so long without the next message of a batch it is taken for ended; what lacks is asked for again."""
 POLL_S = 1.0
@@ -76,11 +76,9 @@ class Gets:
             payload = msgspec.json.encode(body) if body else b""
             await self._connection.publish(asked, payload, f"{self._inbox}.{token}")
             while raw := await _first(answers, failed):
-                if status_of(raw) == "503":
-                    raise LogUnavailable("the stream has no leader, or does not exist")
-                if not (
-                    raw.headers and "Nats-Stream" in raw.headers
-                ):  # all that is stored has it, whatever its own say
+                if not wire.is_stored(raw):
+                    if status_of(raw) == "503":
+                        raise LogUnavailable("the stream has no leader, or does not exist")
                     return
                 yield wire.direct(raw)
                 if not body:
@@ -216,7 +214,7 @@ class DirectReader:
         while full := [one for one in self._series if one.ahead]:
             first = min(full, key=lambda one: one.ahead[0].seq)
             message = first.ahead.popleft()
-            if not taken or message.seq != taken[-1].seq:  # patterns may overlap
+            if message.seq > (taken[-1].seq if taken else self.position):  # patterns may overlap
                 taken.append(message)
             if not first.ahead:
                 break  # what follows it is not known

@@ -45,7 +45,7 @@ class Waves:
 
     def __init__(self, connection: Connection, stream: str, ack_timeout_s: float, deadline_s: float) -> None:
         self._connection, self._stream = connection, stream
-        self._gets = Gets(connection, stream)
+        self.gets = Gets(connection, stream)
         self._ack_timeout_s, self._deadline_s = ack_timeout_s, deadline_s
 
     async def find(self, body: dict[str, Any]) -> dict[str, Any] | None:
@@ -174,7 +174,7 @@ class Waves:
         try:
             follower = await self.get({"seq": item.expected + 1, "next_by_subj": item.expects_on})
         except NotPermitted:  # a specialist's identity reads nothing but what it wrote itself
-            follower = await self._gets.last_of(item.subject)
+            follower = await self.gets.last_of(item.subject)
         if follower is None:
             return None
         is_it = (follower.subject, follower.data) == (item.subject, item.data)

@@ -73,6 +73,15 @@ def delivered(message: Msg, place: Place) -> Message:
     return Message(place.seq, message.subject, place.time_ms, message.data, own_headers(message.headers))
 
 
+_APPENDED = ("Nats-Subject", "Nats-Sequence", "Nats-Time-Stamp")
+
+
+def is_stored(message: Msg) -> bool:
+    """Whether an answer to a direct get is a message of the stream, and not what the server says itself. A message's
+    own headers may claim anything, a status too, and may swallow the first that the server appends; never these."""
+    return all(name in (message.headers or {}) for name in _APPENDED)
+
+
 def direct(message: Msg) -> Message:
     """A message that answers a direct get. The server's headers come last, after those that it was stored with."""
     headers = message.headers or {}

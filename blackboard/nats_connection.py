@@ -106,7 +106,7 @@ class Connection:
 
     @property
     def client(self) -> Client:
-        """nats-py's own object, for the parts of the server that have no port of ours (object store)."""
+        """nats-py's own object, for what this class does not do."""
         return self._client
 
     def on_reconnect(self, callback: _Call) -> _Call:

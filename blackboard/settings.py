@@ -1,6 +1,7 @@
 """Settings of a process: where the board is, and under which name it is used.
 
-Each comes from an option, else from the environment, else from what lies in this folder or a parent.
+Each comes from an option, else from the environment, else from the credentials or from what lies in this folder or a
+parent.
 """
 
 import getpass
@@ -78,12 +79,15 @@ def load(
     creds: str | None = None,
     ca: str | None = None,
 ) -> Settings:
-    """Raises ServerNotFound, whose sentence says what to do, or ValidationError for a name that is no token."""
+    """Raises ServerError, whose sentence says what to do, BadCredentials, or ValidationError for a name that is no
+    token."""
+    file = creds or os.environ.get(CREDENTIALS)
+    given = read_credentials(file) if file else None
     return Settings(
         nats=find_url(nats),
-        board=board or os.environ.get(BOARD) or "main",
-        name=name or os.environ.get(NAME) or _user(),
-        creds=Path(found) if (found := creds or os.environ.get(CREDENTIALS)) else None,
+        board=board or os.environ.get(BOARD) or (given.board if given else "") or "main",
+        name=name or os.environ.get(NAME) or (given.author if given else "") or _user(),
+        creds=Path(file) if file else None,
         ca=ca or os.environ.get(CA) or "",
     )
 

@@ -1,6 +1,6 @@
 """Blobs: how a value names bytes that are too large to stand in it.
 
-Pure. The bytes lie in the board's object store, under their digest.
+Pure. The bytes lie on the board's stream of blobs, under their digest.
 """
 
 from typing import Annotated

@@ -116,11 +116,11 @@ async def test_a_limit_that_was_left_is_named_by_the_command(recorded: Recorded,
     async with recorded.restored(tmp_path / "copy") as url:
         async with past_the_client(url) as connection:
             await live.set_limit(connection, "max_msgs", 20)
-        with pytest.raises(StreamMismatch, match="max_msgs = 20"):
+        with pytest.raises(StreamMismatch, match="max_msgs is 20"):
             await verdict_on(url, None)
         key = ["--key", PUBLIC, "--witness", f"file:{recorded.folder / WITNESS}"]
         told = await call("verify", "--nats", url, *key)
-        assert (told.code, "max_msgs = 20 and a board needs -1" in told.err) == (1, True)
+        assert (told.code, "max_msgs is 20 and must be -1" in told.err) == (1, True)
         async with past_the_client(url) as connection:
             await live.set_limit(connection, "max_msgs", -1)
         told = await call("verify", "--nats", url, *key)

@@ -1,0 +1,125 @@
+"""Credentials, their files, and the operator's directory: what is made, for whom, and what is said of what is wrong."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from blackboard.access import Access, AccessError, find_access, of_server
+from blackboard.credentials import BadCredentials, Credentials, Key, claims_of, read_credentials
+from blackboard.settings import load
+from schemas.access import Role
+
+
+@pytest.fixture
+def access(tmp_path: Path) -> Access:
+    return Access.init(tmp_path / "access")
+
+
+def test_all_that_is_secret_is_the_owners_alone(access: Access, tmp_path: Path) -> None:
+    access.grant(tmp_path / "ann.creds", [Role.PUBLISHER], ["ann"])
+    assert stat.S_IMODE(access.directory.stat().st_mode) == 0o700
+    for path in [*access.directory.iterdir(), tmp_path / "ann.creds"]:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600, path
+
+
+def test_the_operators_directory_is_made_once(access: Access) -> None:
+    before = {path.name: path.read_bytes() for path in access.directory.iterdir()}
+    with pytest.raises(AccessError, match="locks all out"):
+        Access.init(access.directory)
+    assert {path.name: path.read_bytes() for path in access.directory.iterdir()} == before
+
+
+@pytest.mark.parametrize("name", ["operator.seed", "BUS.seed", "AGENTS.seed", "SYS.seed"])
+@pytest.mark.parametrize("content", [None, "", "SOAAA", "no seed\n"])
+def test_a_directory_that_is_not_whole_is_an_error(access: Access, name: str, content: str | None) -> None:
+    (access.directory / name).unlink()
+    if content is not None:
+        (access.directory / name).write_text(content)
+    with pytest.raises(AccessError, match=r"is not there: name|cannot be read"):
+        Access.load(access.directory)
+
+
+def test_a_file_gives_back_what_was_granted(access: Access, tmp_path: Path) -> None:
+    given = access.grant(tmp_path / "ann.creds", [Role.APPROVER], ["ann"], "audits")
+    assert read_credentials(tmp_path / "ann.creds") == given
+    assert (given.author, given.board, given.in_agents) == ("ann", "audits", True)
+    assert given.inbox == f"_INBOX.{Key(given.seed).public}"
+
+
+def test_a_file_is_not_replaced(access: Access, tmp_path: Path) -> None:
+    access.grant(tmp_path / "ann.creds", [Role.PUBLISHER], ["ann"])
+    with pytest.raises(AccessError, match="is there already"):
+        access.grant(tmp_path / "ann.creds", [Role.PUBLISHER], ["ann"])
+    assert len(access.granted()) == 1
+
+
+def other_key(credentials: Credentials) -> str:
+    return Credentials(credentials.jwt, Key.make("user").seed).text
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda given: "",
+        lambda given: "\x00\xff",
+        lambda given: given.text[:200],
+        lambda given: given.text.replace("BEGIN NATS USER JWT", "BEGIN"),
+        lambda given: given.text.replace(given.seed, "SUAAA"),
+        lambda given: given.text.replace(given.jwt, "a.b.c"),
+        lambda given: given.text.replace(given.jwt, given.jwt.split(".")[0]),
+        other_key,
+    ],
+)
+def test_a_file_that_is_no_credentials_is_an_error_at_once(access: Access, tmp_path: Path, spoil) -> None:
+    given = access.credentials([Role.PUBLISHER], ["ann"])
+    (tmp_path / "bad.creds").write_text(spoil(given))
+    with pytest.raises(BadCredentials, match=r"bad\.creds.*(is no credentials file|cannot be read)"):
+        read_credentials(tmp_path / "bad.creds")
+
+
+def test_one_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BadCredentials, match=r"no\.creds cannot be read"):
+        read_credentials(tmp_path / "no.creds")
+
+
+@pytest.mark.parametrize("roles", [[Role.ADMIN, Role.AUDITOR], [Role.SUPERVISOR, Role.SPECIALIST], []])
+def test_roles_of_both_accounts_are_two_identities(access: Access, roles: list[Role]) -> None:
+    with pytest.raises(ValueError, match="grant two identities"):
+        access.credentials(roles, ["ann"])
+
+
+@pytest.mark.parametrize("role", list(Role))
+def test_nobody_is_allowed_all_by_an_empty_list(access: Access, role: Role) -> None:
+    claims = claims_of(access.credentials([role], ["ann"]).jwt)["nats"]
+    for permission in (claims["pub"], claims["sub"]):
+        assert permission.get("allow") or permission == {"deny": [">"]}
+
+
+def test_name_and_board_come_with_the_credentials(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("BLACKBOARD_NAME", raising=False)
+    path = tmp_path / "ann.creds"
+    access.grant(path, [Role.PUBLISHER], ["ann"], "audits")
+    settings = load("nats://127.0.0.1:1", creds=str(path))
+    assert (settings.name, settings.board) == ("ann", "audits")
+    assert load("nats://127.0.0.1:1", "main", "bob", str(path)).name == "bob"
+
+
+def test_keys_serve_only_for_the_server_that_they_lie_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("BLACKBOARD_ACCESS", raising=False)
+    made = of_server(tmp_path / ".blackboard")
+    assert of_server(tmp_path / ".blackboard").directory == made.directory
+    (tmp_path / ".blackboard" / "server.json").write_text('{"port": 4444, "pid": null}')
+    (tmp_path / "below").mkdir()
+    assert find_access("nats://127.0.0.1:4444", tmp_path / "below") is not None
+    assert find_access("nats://127.0.0.1:5555", tmp_path / "below") is None
+
+
+def test_a_board_of_before_is_not_taken_for_none(tmp_path: Path) -> None:
+    os.makedirs(tmp_path / "data" / "jetstream" / "$G" / "streams" / "BOARD_main")
+    with pytest.raises(AccessError, match="move the directory away"):
+        of_server(tmp_path)
+    assert not (tmp_path / "access").exists()
