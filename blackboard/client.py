@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import re
 import secrets
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import ValidationError
@@ -22,9 +23,9 @@ from schemas.codec import (
     NotAFactMessage,
     UnknownEvent,
     decode_event,
-    decode_facts,
     encode,
     ends_run,
+    facts_of,
     sha256,
     unstorable,
 )
@@ -68,14 +69,14 @@ class Client:
         unfinished = [
             address.run
             async for message in log.last_per_subject(subjects.every("fact"))
-            if not ends_run(message.data) and (address := subjects.address(message.subject))
+            if (address := subjects.address(message.subject)) and not ends_run(message.data, log.id, address.run)
         ]
         waiting: dict[str, list[str]] = {}
         for run in unfinished:
             awaited: dict[str, str] = {}
             async for messages in log.scan([subjects.fact(run)]):
                 for message in messages:
-                    _follow_awaited(awaited, message)
+                    _follow_awaited(awaited, _events(message, log.id, run))
             for capability in sorted(set(awaited.values())):
                 waiting.setdefault(capability, []).append(run)
         return waiting
@@ -175,7 +176,7 @@ class Client:
         found = None
         with contextlib.suppress(NotPermitted):
             async for messages in self.board.log.scan([self.board.subjects.fact(token(run, "run id"))]):
-                events = [event for message in messages for event in _events(message)]
+                events = [event for message in messages for event in _events(message, self.board.log.id, run)]
                 opened = [event for event in events if isinstance(event, GateOpened) and event.gate == gate]
                 found = next((event for event in opened if event.digest == digest), found)
         return found
@@ -256,17 +257,17 @@ def _sequence(stored: Stored | Conflict) -> int:
     return stored.seq
 
 
-def _events(message: Message) -> list[Event]:
-    """Those of a fact message; what cannot be read says nothing."""
+def _events(message: Message, log: str, run: str) -> list[Event]:
+    """Those of a fact message of `run`; what is none, or cannot be read, says nothing."""
     try:
-        return [decode_event(memoryview(raw)) for raw in decode_facts(message.data).events]
+        return [decode_event(memoryview(raw)) for raw in facts_of(message.data, log, run).events]
     except (NotAFactMessage, UnknownEvent):
         return []
 
 
-def _follow_awaited(awaited: dict[str, str], message: Message) -> None:
-    """Keep `awaited`, capability by step, up with one more fact message."""
-    for event in _events(message):
+def _follow_awaited(awaited: dict[str, str], events: Sequence[Event]) -> None:
+    """Keep `awaited`, capability by step, up with the events of one more fact message."""
+    for event in events:
         match event:
             case CapabilityAwaited(step=step, capability=capability):
                 awaited[step] = capability

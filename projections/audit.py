@@ -5,6 +5,8 @@ cited lies on a subject of this run and of the author whom the event names, and 
 Where the supervisor left the digest of its state with a message, the folded state must have the same. At each event the
 budget of the run must be kept.
 
+What lies on the subject of a run and is no fact message of it is no part of its history: it is passed over, and named.
+
 A chain is checked where the next message continues it, so bytes that were changed in the very last message show only in
 that digest, or in who else cites the run's `head`.
 """
@@ -16,7 +18,7 @@ from msgspec import Struct
 from blackboard.log import Message
 from projections.bookings import DIMENSIONS
 from projections.canonical import State
-from projections.history import BrokenHistory, Each, Folded, fold, outcome_digest, state_digest, unwritten
+from projections.history import BrokenHistory, Each, Folded, fold, outcome_digest, passed_over, state_digest, unwritten
 from schemas.codec import (
     FactMessage,
     NotAFactMessage,
@@ -24,7 +26,7 @@ from schemas.codec import (
     chain_next,
     chain_start,
     decode_event,
-    decode_facts,
+    facts_of,
     sha256,
 )
 from schemas.events import (
@@ -100,12 +102,13 @@ def cited(message: Message) -> Cited:
 
 
 def take(folded: Folded, message: Message, upto: int | None = None, each: Each | None = None) -> Folded:
-    """The run with the events of one more message of the log, up to version `upto`. Raises Violation."""
+    """The run with the events of one more message of the log, up to version `upto`; what is no fact message of the run
+    is passed over. Raises Violation."""
     run, expected = folded.state.run, folded.state.version + 1
     try:
-        facts = decode_facts(message.data)
-    except NotAFactMessage as error:
-        raise Violation(run, expected, f"not a fact message: {error}", message.seq) from None
+        facts = facts_of(message.data, folded.state.log, run)
+    except NotAFactMessage:
+        return passed_over(folded, message.seq)
     try:
         return fold(folded, facts, message.seq, upto, each)
     except BrokenHistory as broken:
@@ -124,19 +127,33 @@ def _readable(facts: FactMessage) -> int:
     return len(facts.events)
 
 
-def recorded(message: Message) -> Iterator[Recorded]:
-    """The events of a fact message, with their numbers. Raises NotAFactMessage, UnknownEvent."""
-    facts = decode_facts(message.data)
+def garbage(folded: Folded, message: Message) -> Violation | None:
+    """What is to be said of a message on the subject of a run that readers pass over; None of any other."""
+    try:
+        facts_of(message.data, folded.state.log, folded.state.run)
+    except NotAFactMessage as error:
+        problem = f"not a fact message of this run, and passed over: {error}"
+        return Violation(folded.state.run, folded.state.version + 1, problem, message.seq)
+    return None
+
+
+def recorded(message: Message, log: str, run: str) -> Iterator[Recorded]:
+    """The events of a fact message of `run`, with their numbers; none of what is no such message. Raises
+    UnknownEvent."""
+    try:
+        facts = facts_of(message.data, log, run)
+    except NotAFactMessage:
+        return
     for number, raw in enumerate(facts.events):
         yield Recorded(facts.first + number, message.seq, decode_event(memoryview(raw)))
 
 
-def causes(message: Message) -> Iterator[int]:
-    """The sequences that a message cites, as far as it can be read."""
+def causes(message: Message, log: str, run: str) -> Iterator[int]:
+    """The sequences that a fact message of `run` cites, as far as it can be read."""
     try:
-        for item in recorded(message):
+        for item in recorded(message, log, run):
             yield item.event.cause.seq
-    except (NotAFactMessage, UnknownEvent):
+    except UnknownEvent:
         return
 
 
@@ -184,11 +201,13 @@ def _within(budget: Limits, charged: Amount, reserved: Amount) -> bool:
 
 
 class Auditor:
-    """Audits one run, message by message, in order of the log. `folded` is the run so far."""
+    """Audits one run, message by message, in order of the log. `folded` is the run so far, `passed` the first message
+    that was passed over."""
 
     def __init__(self, log: str, run: str, subjects: Subjects) -> None:
         self.folded = unwritten(log, run)
         self._subjects = subjects
+        self.passed: Violation | None = None
         self.inputs = self.states = self._messages = 0
         self._checked = 0
         self._ledger = Ledger()
@@ -196,6 +215,10 @@ class Auditor:
     def add(self, message: Message, find: Find) -> None:
         """One more message of the run; `find` is asked for each input that it cites. Raises Violation at the first
         event that is wrong."""
+        if found := garbage(self.folded, message):
+            self.folded = passed_over(self.folded, message.seq)
+            self.passed = self.passed or found
+            return
         violation: Violation | None = None
         try:
             self.folded = take(self.folded, message, each=self._ledger.see)
@@ -207,7 +230,10 @@ class Auditor:
         self._check_state(message)
         self._messages += 1
 
-    def result(self) -> Audited:
+    def result(self) -> Audited | Violation:
+        """What the run is worth; where a message of its subject was passed over, the first such."""
+        if self.passed:
+            return self.passed
         state = self.folded.state
         return Audited(
             run=state.run,
@@ -223,7 +249,7 @@ class Auditor:
     def _check_causes(self, message: Message, find: Find, below: int | None) -> None:
         """Of the events numbered below `below` (None: all): what comes after a violation is not looked at."""
         try:
-            for item in recorded(message):
+            for item in recorded(message, self.folded.state.log, self.folded.state.run):
                 if below is not None and item.version >= below:
                     return
                 cause = item.event.cause
@@ -234,7 +260,7 @@ class Auditor:
                     self.inputs += 1
                 if problem := self._wrong_author(item.event, find(cause.seq)):
                     raise Violation(self.folded.state.run, item.version, problem, message.seq, cause.seq)
-        except (NotAFactMessage, UnknownEvent):
+        except UnknownEvent:
             return
 
     def _wrong_with(self, cause: Cause, find: Find) -> str | None:
@@ -277,7 +303,7 @@ class Auditor:
 
 class Chains:
     """Holds dense versions and the chain of every run of a log against its fact messages, as they come, without folding
-    them: what a copy of the log is worth."""
+    them: what a copy of the log is worth. It passes over what is no fact message of its run."""
 
     def __init__(self, log: str, subjects: Subjects) -> None:
         self._log, self._subjects = log, subjects
@@ -291,12 +317,9 @@ class Chains:
         run = address.run
         version, h = self._reached.get(run) or (0, chain_start(self._log, run))
         try:
-            facts = decode_facts(message.data)
-        except NotAFactMessage as error:
-            raise Violation(run, version + 1, f"not a fact message: {error}", message.seq) from None
-        if (facts.log, facts.run) != (self._log, run):
-            problem = f"belongs to run {facts.run!r} of log {facts.log!r}, not to this one"
-            raise Violation(run, version + 1, problem, message.seq)
+            facts = facts_of(message.data, self._log, run)
+        except NotAFactMessage:
+            return
         if facts.first != version + 1:
             problem = f"missing; the next message begins at {facts.first}"
             raise Violation(run, version + 1, problem, message.seq)
@@ -329,5 +352,5 @@ def audit(log: str, run: str, subjects: Subjects, facts: Iterable[Message], find
         for message in facts:
             auditor.add(message, find)
     except Violation as violation:
-        return violation
+        return auditor.passed or violation
     return auditor.result()

@@ -67,7 +67,8 @@ class Inbox:
         going = [
             address.run
             async for message in self._board.log.last_per_subject(self._board.subjects.every("fact"))
-            if not ends_run(message.data) and (address := self._board.subjects.address(message.subject))
+            if (address := self._board.subjects.address(message.subject))
+            and not ends_run(message.data, self._board.log.id, address.run)
         ]
         for start in range(0, len(going), FOLDED_AT_ONCE):
             await asyncio.gather(*map(self._read, going[start : start + FOLDED_AT_ONCE]))

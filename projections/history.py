@@ -26,13 +26,14 @@ class BrokenHistory(Exception):
 class Folded(Struct, frozen=True):
     """A run as folded from its fact messages: state, chain `h` after its last event, and `cursor`, the sequence of the
     last input that brought an event about, `opened` that of the first. `seq` is where its last message lies on the
-    log."""
+    log. `passed`: the message there was passed over, since it is no fact message of the run."""
 
     state: State
     h: str
     cursor: int = 0
     seq: int = 0
     opened: int = 0
+    passed: bool = False
 
     @property
     def before(self) -> State:
@@ -55,18 +56,22 @@ def kept(folded: Folded) -> Folded:
     return replace(folded, state=released(folded.state))
 
 
+def passed_over(folded: Folded, seq: int) -> Folded:
+    """The run behind a message at `seq` that is no fact message of it: all that changes is where the next one comes."""
+    return replace(folded, seq=seq, passed=True)
+
+
 Each = Callable[[State, e.Event], None]
 """Called with the run after an event, and the event. The state belongs to the fold: it is not to be kept."""
 
 
 def fold(folded: Folded, message: FactMessage, seq: int, upto: int | None = None, each: Each | None = None) -> Folded:
     """The run with the events of one more message, up to version `upto`. Raises BrokenHistory at the first event that
-    does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages."""
+    does not continue what is there: log, run, dense versions, chain, rising causes, no cause split over messages.
+    What is no fact message of the run does not come here: see `facts_of` of the codec."""
     state, cursor, opened = folded.state, folded.cursor, folded.opened
     if (message.log, message.run) != (state.log, state.run):
-        raise BrokenHistory(
-            state.run, message.first, f"belongs to run {message.run!r} of log {message.log!r}, not to this one"
-        )
+        raise BrokenHistory(state.run, message.first, "belongs to another run or log")
     if message.first != state.version + 1:
         raise BrokenHistory(state.run, state.version + 1, f"missing; the next message begins at {message.first}")
     if message.prev != folded.h:

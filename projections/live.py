@@ -40,7 +40,7 @@ async def follow(
                 if message.subject == fact:
                     folded = take(folded, message)
                     if on_event:
-                        for item in recorded(message):
+                        for item in recorded(message, board.log.id, run):
                             on_event(item)
                 elif not folded.state.version:
                     await _check_rejected(board, run, message)
@@ -96,7 +96,7 @@ async def _check_rejected(board: Board, run: str, message: Message) -> None:
     if f".{run}".encode() not in message.data:
         return
     goals = board.subjects.goal("*", run)
-    for item in recorded(message):
+    for item in recorded(message, board.log.id, BOARD_RUN):
         event = item.event
         if isinstance(event, InputRejected) and event.subject.split(".")[2:3] == ["goal"]:
             newest = await board.log.last(goals)

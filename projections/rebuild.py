@@ -40,7 +40,7 @@ async def history(board: Board, run: str) -> tuple[Folded, list[Recorded]]:
     folded, events = alone(unwritten(board.log.id, run)), list[Recorded]()
     async for message in _facts(board, run):
         folded = take(folded, message)
-        events += recorded(message)
+        events += recorded(message, board.log.id, run)
     folded = kept(folded)
     await _require_last(board, folded)
     return folded, events
@@ -84,7 +84,7 @@ async def check(board: Board, run: str) -> Audited | Violation:
                 auditor.add(message, inputs.get)
         await _require_last(board, auditor.folded)
     except Violation as violation:
-        return violation
+        return auditor.passed or violation
     return auditor.result()
 
 
@@ -108,7 +108,7 @@ async def check_all(board: Board) -> AsyncIterator[Audited | Violation]:
                 await fetch_cited(board, message, inputs)
                 auditor.add(message, inputs.get)
             except Violation as violation:
-                yield violation
+                yield auditor.passed or violation
                 return
             if last.reached(run, message.seq):
                 yield going.pop(run).result()
@@ -136,7 +136,8 @@ async def _require_last(board: Board, folded: Folded) -> None:
 
 async def fetch_cited(board: Board, message: Message, inputs: dict[int, Cited]) -> None:
     """Ask for what a fact message cites and the read did not bring: of `_board` all, else something is wrong."""
-    for seq in causes(message):
+    address = board.subjects.address(message.subject)
+    for seq in causes(message, board.log.id, address.run if address else ""):
         if seq not in inputs and (there := await board.log.get(seq)):
             inputs[seq] = cited(there)
 

@@ -17,7 +17,7 @@ from projections.audit import Violation, recorded, take
 from projections.history import Folded, unwritten
 from projections.run_row import BROKEN, RunRow, row_of
 from projections.views import RunsView
-from schemas.codec import NotAFactMessage, chain_next, decode_facts
+from schemas.codec import NotAFactMessage, chain_next, facts_of
 from schemas.events import RunEnded
 
 FINISHED_KEPT = 1_000
@@ -82,7 +82,9 @@ class Runner:
         rows: dict[str, RunRow] = {}
         for message in news:
             if address := self._board.subjects.address(message.subject):
-                rows[address.run] = await self._row(address.run, message)
+                row = await self._row(address.run, message)
+                if row.version or row.phase == BROKEN:  # else nothing but what is no fact message of it
+                    rows[address.run] = row
         self._view.write(list(rows.values()), Tracking(self._log, news[-1].seq))
         if self._on_batch:
             self._on_batch(news[-1].seq)
@@ -143,11 +145,15 @@ class Runner:
             self._view.clear(self._log)
 
     def _is_row_of(self, message: Message) -> bool:
+        address = self._board.subjects.address(message.subject)
+        if address is None:
+            return True
+        row = self._view.row(self._log, address.run)
         try:
-            facts = decode_facts(message.data)
+            facts = facts_of(message.data, self._log, address.run)
         except NotAFactMessage:
-            return False
-        row, h = self._view.row(self._log, facts.run), facts.prev
+            return row is None or row.seq == message.seq
+        h = facts.prev
         for raw in facts.events:
             h = chain_next(h, memoryview(raw))
         return row is not None and row.seq == message.seq and (row.head == h or row.phase == BROKEN)
@@ -155,6 +161,11 @@ class Runner:
 
 def _further(run: _Run, message: Message) -> _Run:
     folded = take(run.folded, message)
+    state = folded.state
     if not folded.state.end or run.folded.state.end:
         return _Run(folded, run.ended_ms)
-    return _Run(folded, next(item.event.at for item in recorded(message) if isinstance(item.event, RunEnded)))
+    return _Run(folded, _ended_ms(message, state.log, state.run))
+
+
+def _ended_ms(message: Message, log: str, run: str) -> int:
+    return next(item.event.at for item in recorded(message, log, run) if isinstance(item.event, RunEnded))

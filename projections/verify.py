@@ -12,12 +12,12 @@ from msgspec import Struct
 
 from blackboard.board import Board, floor_of
 from blackboard.log import LogDamaged, Message
-from projections.audit import Auditor, Cited, Violation, causes, cited
+from projections.audit import Auditor, Cited, Violation, causes, cited, garbage
 from projections.rebuild import fetch_cited
 from projections.verify_findings import Finding, Findings
 from projections.verify_signed import Comparison, SignedUpto
 from projections.witness import Witness
-from schemas.codec import NotAFactMessage, decode_facts
+from schemas.codec import NotAFactMessage, facts_of
 
 INPUTS_KEPT = 50_000
 RUNS_KEPT_BYTES = 32_000_000
@@ -215,13 +215,13 @@ class _Walk:
         self._inputs[message.seq] = cited(message)
 
     async def _fact(self, run: str, message: Message) -> None:
-        first, count = _numbers(message)
+        first, count = _numbers(message, self._board.log.id, run)
         self._events += count
         self._runs += first == 1
         if run not in self._broken:
             await self._audit(run, message)
         self._found.about(message.seq, run, first)
-        for number, seq in enumerate(causes(message) if self._found.listed else ()):
+        for number, seq in enumerate(causes(message, self._board.log.id, run) if self._found.listed else ()):
             self._found.about(seq, run, first + number)
 
     async def _audit(self, run: str, message: Message) -> None:
@@ -229,6 +229,8 @@ class _Walk:
         try:
             auditor = await self._auditors.of(run, message.seq)
             before, inputs, states = auditor.folded.seq, auditor.inputs, auditor.states
+            if found := garbage(auditor.folded, message):
+                self._found.passed_over(found)
             await fetch_cited(self._board, message, self._inputs)
             try:
                 auditor.add(message, self._inputs.get)
@@ -241,10 +243,10 @@ class _Walk:
             self._found.violated(violation, before)
 
 
-def _numbers(message: Message) -> tuple[int, int]:
-    """The number of the first event of a fact message, and how many there are; 0 where it is none."""
+def _numbers(message: Message, log: str, run: str) -> tuple[int, int]:
+    """The number of the first event of a fact message of `run`, and how many there are; 0 where it is none."""
     try:
-        facts = decode_facts(message.data)
+        facts = facts_of(message.data, log, run)
     except NotAFactMessage:
         return 0, 0
     return facts.first, len(facts.events)

@@ -102,6 +102,13 @@ class Findings:
         self.listed[self._gap] = replace(gap, upto=last, problem=self._missing(gap.seq, last))
         return True
 
+    def passed_over(self, violation: Violation) -> None:
+        """A message on the subject of a run is no fact message of it; the run goes on behind it."""
+        if not self.about(violation.seq, violation.run, violation.version):
+            self.add(
+                Finding(problem=violation.problem, seq=violation.seq, run=violation.run, version=violation.version)
+            )
+
     def violated(self, violation: Violation, before: int) -> None:
         """The run of a violation was as it should be up to the message at `before`."""
         run, version, problem = violation.run, violation.version, violation.problem

@@ -138,12 +138,25 @@ def decode_facts(data: bytes) -> FactMessage:
     return message
 
 
-def ends_run(data: bytes) -> bool:
-    """Whether a stored fact message holds the end of its run. What cannot be read holds none."""
+def facts_of(data: bytes, log: str, run: str) -> FactMessage:
+    """The fact message of `run` in this log: all readers pass over what raises here, and none trusts what is in it.
+
+    Raises NotAFactMessage for bytes that are none, and for a fact message of another run or log.
+    """
+    message = decode_facts(data)
+    if (message.log, message.run) != (log, run):
+        raise NotAFactMessage(f"it belongs to run {message.run!r} of log {message.log!r}, not to this one")
+    return message
+
+
+def ends_run(data: bytes, log: str = "", run: str = "") -> bool:
+    """Whether a stored fact message, of `run` in this log where they are given, holds the end of its run. What cannot
+    be read holds none."""
     if b'"type":"run_ended"' not in data:  # a value may hold these bytes too
         return False
     try:
-        return any(isinstance(decode_event(memoryview(event)), RunEnded) for event in decode_facts(data).events)
+        facts = facts_of(data, log, run) if run else decode_facts(data)
+        return any(isinstance(decode_event(memoryview(event)), RunEnded) for event in facts.events)
     except (NotAFactMessage, UnknownEvent):
         return False
 

@@ -18,7 +18,7 @@ from blackboard.log import Append, Stored
 from projections.history import BrokenHistory, Folded, state_digest
 from schemas import events as e
 from schemas.catalogue import Catalogue
-from schemas.codec import MESSAGE_LIMIT, NotAFactMessage, UnknownEvent, encode, encode_facts
+from schemas.codec import MESSAGE_LIMIT, UnknownEvent, encode, encode_facts
 from schemas.goals import Goal
 from schemas.inputs import Input, Unreadable
 from schemas.subjects import BOARD_RUN
@@ -30,7 +30,7 @@ from supervisor.runs import Runs
 
 log = logging.getLogger(__name__)
 
-UNREADABLE = (BrokenHistory, NotAFactMessage, UnknownEvent)
+UNREADABLE = (BrokenHistory, UnknownEvent)
 VAIN_LIMIT = 3
 """Refusals of one run, nothing newer being there, before it is left alone."""
 _ENVELOPE = 1_024

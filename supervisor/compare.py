@@ -18,7 +18,7 @@ from blackboard.log import Message
 from projections.history import BrokenHistory, Folded, decoded, fold, unwritten
 from schemas import events as e
 from schemas.catalogue import Catalogue
-from schemas.codec import NotAFactMessage, UnknownEvent, decode_facts, encode
+from schemas.codec import NotAFactMessage, UnknownEvent, encode, facts_of
 from schemas.inputs import Input, Unreadable
 from schemas.subjects import BOARD_RUN, Subjects
 from supervisor.answer import answer, read_message
@@ -101,8 +101,11 @@ class _Run:
         self.judged = False
 
     def record(self, message: Message) -> None:
-        """Raises BrokenHistory, NotAFactMessage, UnknownEvent."""
-        facts = decode_facts(message.data)
+        """What is no fact message of the run is passed over. Raises BrokenHistory, UnknownEvent."""
+        try:
+            facts = facts_of(message.data, self.recorded.state.log, self.recorded.state.run)
+        except NotAFactMessage:
+            return
         self.recorded = fold(self.recorded, facts, message.seq)
         self.ahead += (event for _, event in decoded(facts))
 

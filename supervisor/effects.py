@@ -33,6 +33,15 @@ class ChildGoal(Struct, frozen=True):
     data: bytes
 
 
+class Look(Struct, frozen=True):
+    """What the queue looked like: attempts in flight that were absent, entries that were there, and the log's head
+    after that."""
+
+    absent: set[TaskKey]
+    there: set[TaskKey]
+    head: int
+
+
 def in_flight(state: State) -> set[TaskKey]:
     """What should be in the queue for this run; while it is ending, what undoes its effects."""
     if state.end:

@@ -13,9 +13,9 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from blackboard.board import Board, floor_of
+from blackboard.board import Board
 from blackboard.log import Append, LogDamaged, LogUnavailable, Message
 from blackboard.queue import Entry, QueueGone, QueueUnavailable, TaskKey
 from projections.history import Folded
@@ -30,7 +30,7 @@ from supervisor.commit import UNREADABLE, Committer
 from supervisor.decide import SUPERVISOR
 from supervisor.inbox import Inbox
 from supervisor.merge import Policy
-from supervisor.runs import Runs, fold_stored
+from supervisor.runs import Runs
 from supervisor.standby import Standing
 from supervisor.timers import Timers
 from supervisor.traces import Traces
@@ -47,15 +47,6 @@ GRACE_S = 2.0
 
 class PositionLost(Exception):
     """The log is another one, or was set back: what was read of it is void."""
-
-
-class _Look(NamedTuple):
-    """What the queue looked like: attempts in flight that were absent, entries that were there, and the log's head
-    after that."""
-
-    absent: set[TaskKey]
-    there: set[TaskKey]
-    head: int
 
 
 class Supervisor:
@@ -101,7 +92,7 @@ class Supervisor:
         self._timers = Timers(self._clock_s)
         self._traces = Traces(self._board, log_id, self.name)
         self._mend_at = self._clock_s()
-        self._mending: _Look | None = None
+        self._mending: effects.Look | None = None
 
     # -- the loop --
 
@@ -186,17 +177,18 @@ class Supervisor:
         board, subjects = self._board, self._board.subjects
         self._begin(await board.log.current_id())
         self._reconnected = False
-        last = await board.log.last(subjects.every("fact"))
-        head = await board.log.head()  # after `last`: what lies at or below its floor is read now or never
+        floor = await self.runs.stored_floor()
+        head = await board.log.head()  # after `floor`: what lies at or below it is read now or never
         at_head = await board.log.get(head) if head else None
         async for messages in board.log.scan([subjects.every("contract"), subjects.every("playbook")], upto=head):
             for message in messages:
                 if address := subjects.address(message.subject):
                     self.catalogue.add(message.seq, address, message.data)
         await self._load_unfinished(head, at_head.time_ms if at_head else 0)
-        await self._set_position(floor_of(last))
+        await self._set_position(floor)
         self._deciding = self.announcing.active
         if self._deciding:
+            await self._decide_again()
             self._traces.took_over(time.time() * 1000)
         log.info("%s at position %d of %d", "took over" if self._deciding else "stands by", self.position, head)
 
@@ -205,7 +197,7 @@ class Supervisor:
         open_runs: list[str] = []
         async for message in self._board.log.last_per_subject(self._board.subjects.every("fact")):
             if address := self._board.subjects.address(message.subject):
-                if ends_run(message.data):
+                if ends_run(message.data, self._log_id, address.run):
                     self._traces.ended_elsewhere(address.run, message.time_ms)
                 else:
                     open_runs.append(address.run)
@@ -233,6 +225,13 @@ class Supervisor:
             raise PositionLost(f"the log was set back below {self._read_seq}")
         self._reconnected = False
 
+    async def _decide_again(self) -> None:
+        """What runs lost at their end, before anything else: inputs at or below the position are not read again."""
+        position = self.position
+        async for messages in self.runs.behind(position):
+            await self._handle(messages, 0)
+        self.position = position
+
     # -- standing by --
 
     async def _change(self) -> None:
@@ -241,8 +240,8 @@ class Supervisor:
             self._deciding, self._mending = False, None
             return
         self._follow(self._inbox.first())
-        last = await self._board.log.last(self._board.subjects.every("fact"))
-        self.position = min(floor_of(last), self._read_seq)
+        self.position = min(await self.runs.stored_floor(), self._read_seq)
+        await self._decide_again()
         log.info("took over at position %d of %d", self.position, self._read_seq)
         async for messages in self._board.log.scan(after=self.position, upto=self._read_seq):
             await self._handle(messages, 0)
@@ -317,7 +316,7 @@ class Supervisor:
             self._traces.stored(address.run, message, self.runs.is_over(address.run))
             self._fold(address.run, message)
             if not self._deciding:
-                self.position = max(self.position, floor_of(message))
+                self.position = max(self.position, self.runs.floor_of(message))
         else:
             self._mend_at = self._clock_s()
         return []
@@ -328,14 +327,15 @@ class Supervisor:
         if run in self.committer.left or (known and message.seq <= known.seq):
             return
         try:
-            folded = fold_stored(known or self.runs.unwritten(run), message)
+            folded = self.runs.further(known or self.runs.unwritten(run), message)
         except UNREADABLE as error:
             if known is None:
                 return  # a finished run that is not in memory; it is loaded when an input names it
             self.committer.leave(run, message.seq, str(error))
             return
-        self.runs.put(folded)
-        self._timers.see(folded.state)
+        if known or folded.state.version:
+            self.runs.put(folded)
+            self._timers.see(folded.state)
 
     # -- effects --
 
@@ -425,11 +425,11 @@ class Supervisor:
         await self._take_out([key for key in sorted(self._mending.there) if await self._is_over(key)])
         self._mending = None
 
-    async def _look(self) -> _Look:
+    async def _look(self) -> effects.Look:
         wanted = {key for folded in self.runs.unfinished() for key in effects.in_flight(folded.state)}
         await self._board.queue.ensure(contract.specialist for contract in self._view().contracts())
         there = await self._board.queue.keys()
-        return _Look(wanted - there, there, await self._board.log.head())
+        return effects.Look(wanted - there, there, await self._board.log.head())
 
     async def _is_over(self, key: TaskKey) -> bool:
         """Whether the run is known and has no such attempt in flight. What is unknown stays."""

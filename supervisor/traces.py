@@ -7,6 +7,7 @@ What is told twice has the same ids and the same content.
 """
 
 import asyncio
+import contextlib
 import logging
 from collections import OrderedDict
 from itertools import groupby
@@ -19,7 +20,7 @@ from blackboard.log import LogError, Message
 from blackboard.queue import Entry, TaskKey
 from projections.history import decoded
 from schemas import events as e
-from schemas.codec import NotAFactMessage, UnknownEvent, decode_facts
+from schemas.codec import NotAFactMessage, UnknownEvent, facts_of
 from schemas.inputs import Input
 from schemas.spans import trace_id
 from schemas.subjects import BOARD_RUN
@@ -61,7 +62,7 @@ class Traces:
         if not telemetry.on() or run == BOARD_RUN:
             return
         try:
-            facts = decode_facts(message.data)
+            facts = facts_of(message.data, self._log, run)
             events = [event for _, event in decoded(facts)]
         except (NotAFactMessage, UnknownEvent):
             return
@@ -126,9 +127,10 @@ class Traces:
         try:
             async for messages in self._board.log.scan([self._board.subjects.fact(run)]):
                 for message in messages:
-                    for _, event in decoded(decode_facts(message.data)):
-                        telemetry.record(*spans.add(event))
-        except (LogError, NotAFactMessage, UnknownEvent) as error:
+                    with contextlib.suppress(NotAFactMessage):
+                        for _, event in decoded(facts_of(message.data, self._log, run)):
+                            telemetry.record(*spans.add(event))
+        except (LogError, UnknownEvent) as error:
             log.warning("the trace of the run is not whole: %s", error, extra={"run": run})
 
     def ended(self, run: str) -> None:

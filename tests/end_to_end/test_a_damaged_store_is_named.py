@@ -3,11 +3,12 @@
 import asyncio
 import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from msgspec.structs import replace
 
 from blackboard.board import Board, open_board
 from blackboard.client import Client
@@ -16,20 +17,25 @@ from blackboard.log import LogDamaged, Message
 from blackboard.server import EmbeddedServer
 from projections.audit import Audited, Violation
 from projections.history import BrokenHistory, Folded
+from projections.live import follow
 from projections.rebuild import check, check_all, rebuild, rebuild_all
+from projections.verify import verify
 from schemas.codec import decode_facts
 from schemas.subjects import Subjects
 from tests.end_to_end import teams
 from tests.end_to_end.support import (
+    PATIENCE_S,
     Program,
     all_digests,
     call,
+    digests,
     ended,
     messages_on,
     offered,
     past_the_client,
     publish_raw,
 )
+from tests.tamper import blocks
 
 STREAM = Path("data/jetstream/$G/streams/BOARD_main")
 RUNS = ["first", "second", "third"]
@@ -228,3 +234,35 @@ async def test_a_changed_input_is_not_what_its_events_cite(recorded: Recorded, t
     expected = f"cites the input at sequence {message.seq} by another digest"
     assert {way for way in WITH_INPUTS if expected not in said[way]} == set()
     assert (told.code, "run second, event" in told.err, expected in told.err) == (1, True, True), told
+
+
+async def test_a_damaged_last_fact_message_is_written_again(recorded: Recorded, tmp_path: Path) -> None:
+    """One byte on the disk turns over, under a checksum that fits, and the message is no JSON any more: whoever takes
+    over decides again what it was about, and the same events follow behind it. It is named where it lies."""
+    message = recorded.last("bb.main.fact.second", END)
+
+    def damaged(stream: Path) -> None:
+        blocks.change(
+            stream,
+            lambda stored: [
+                replace(one, data=bytes([one.data[0] ^ 1]) + one.data[1:]) if one.seq == message.seq else one
+                for one in stored
+            ],
+        )
+
+    async with restored(recorded, tmp_path, damaged) as url:
+        program = Program(["supervise", "--nats", url], tmp_path / "supervise.out")
+        try:
+            async with open_board(url) as board:
+                async with asyncio.timeout(PATIENCE_S), aclosing(follow(board, "second")) as following:
+                    found = [folded.state.end async for folded in following][-1]
+                assert {one.state.run: digests(one) async for one in rebuild_all(board)} == recorded.digests
+                again = (await messages_on(board, "bb.main.fact.second"))[-1]
+                verdict = await verify(board)
+            assert await program.stop() == 0
+        finally:
+            program.kill()
+    assert found == "DONE"
+    assert (again.seq > message.seq, again.data) == (True, message.data)
+    assert [(one.seq, one.run) for one in verdict.findings] == [(message.seq, "second")]
+    assert program.said.count(f"passed over at sequence {message.seq}") == 1

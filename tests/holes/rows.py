@@ -129,6 +129,7 @@ ROWS = (
                         "if (message.log, message.run) != (state.log, state.run):",
                         "if message.run != state.run:",
                     ),
+                    Edit("schemas.codec", "if (message.log, message.run) != (log, run):", "if message.run != run:"),
                     Edit("projections.history", " or event.cause.seq >= seq:", ":"),
                     Edit("schemas.codec", 'return sha256(f"{log}\\n{run}".encode())', "return sha256(run.encode())"),
                 ),
@@ -266,10 +267,10 @@ ROWS = (
                     Edit(
                         "supervisor.service",
                         "there = await self._board.queue.keys()\n"
-                        "        return _Look(wanted - there, there, await self._board.log.head())",
+                        "        return effects.Look(wanted - there, there, await self._board.log.head())",
                         "head = await self._board.log.head()\n"
                         "        there = await self._board.queue.keys()\n"
-                        "        return _Look(wanted - there, there, head)",
+                        "        return effects.Look(wanted - there, there, head)",
                     ),
                 ),
             ),
@@ -286,8 +287,8 @@ ROWS = (
                     "the queue is not empty, so it is not filled",
                     Edit(
                         "supervisor.service",
-                        "return _Look(wanted - there, there,",
-                        "return _Look(set() if there else wanted, there,",
+                        "return effects.Look(wanted - there, there,",
+                        "return effects.Look(set() if there else wanted, there,",
                     ),
                 ),
             ),
@@ -637,7 +638,7 @@ ROWS = (
                     r"of two goals \[\] are answered",
                     Edit(
                         "supervisor.service",
-                        "await self._set_position(floor_of(last))",
+                        "await self._set_position(floor)",
                         "await self._set_position(head)",
                     ),
                 ),

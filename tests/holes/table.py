@@ -56,9 +56,9 @@ class Held:
 
     async def hear(self, upto: int | None = None) -> None:
         """Read what is new on the log, and do nothing about it yet."""
-        position = max([self.position, *(message.seq for message in self.supervisor._inbox)])
+        position = max([self.position, *(message.seq for message in self.supervisor._inbox.first())])
         async for messages in self._table.log.scan(after=position, upto=upto):
-            await self.supervisor._on_messages(messages)
+            await self.supervisor._inbox.on_messages(messages)
 
     async def turn(self) -> None:
         """One turn: what was heard, what is due, what is amiss. Fails where the supervisor would end."""

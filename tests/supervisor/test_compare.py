@@ -188,7 +188,7 @@ async def test_message_that_cannot_be_read() -> None:
     broken = [replace(one, data=b"{}") if one.seq == 6 else one for one in messages]
     verdict = only(compare(LOG, broken))
     assert isinstance(verdict, NotDecidable)
-    assert (verdict.version, verdict.reason[:16]) == (5, "cannot be read: ")
+    assert (verdict.version, verdict.reason[:16]) == (5, "not as written: ")
 
 
 async def test_inputs_that_no_supervisor_has_seen_yet() -> None:

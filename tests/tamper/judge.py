@@ -63,6 +63,6 @@ def _cited_by_what_is_gone(recorded: Recorded, attack: Attack) -> bool:
     place = recorded.places[attack.changed[0]]
     for message in recorded.messages:
         of_the_run = message.subject == f"bb.main.fact.{place.run}"
-        if of_the_run and any(item.version == place.version for item in events_of(message)):
+        if of_the_run and any(item.version == place.version for item in events_of(message, recorded.log_id, place.run)):
             return message.seq in attack.changed
     return not place.version

@@ -143,7 +143,7 @@ def _places(board: Board, messages: list[Message]) -> dict[int, Place]:
         found[message.seq] = Place(address.run, 0)
         if address.family != "fact":
             continue
-        events = list(events_of(message))
+        events = list(events_of(message, board.log.id, address.run))
         found[message.seq] = Place(address.run, events[0].version)
         for item in events:
             cause = item.event.cause.seq
