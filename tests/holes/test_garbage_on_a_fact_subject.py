@@ -63,7 +63,7 @@ async def test_every_reader_passes_over_it(table: Table, kind: str, caplog: pyte
     subject = table.subjects.fact("r1")
     last = await table.log.last(subject)
     assert last is not None
-    (garbage,) = await table.log.append(Append(subject, GARBAGE[kind](last), headers={"floor": "4"}))
+    (garbage,) = await table.log.append(Append(subject, GARBAGE[kind](last), headers={"floor": "6"}))
     assert isinstance(garbage, Stored)
     with caplog.at_level(logging.ERROR):
         taken_over = await table.held()
