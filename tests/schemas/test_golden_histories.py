@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from projections.history import BrokenHistory, Folded, decoded, fold, outcome_digest, state_digest, unwritten
-from schemas.codec import UnknownEvent, decode_facts
+from schemas.codec import NotAFactMessage, UnknownEvent, decode_facts, facts_of
 from schemas.usage import Usage
 
 HISTORIES = sorted(path.parent for path in (Path(__file__).parents[1] / "histories").glob("*/run.facts"))
@@ -93,7 +93,10 @@ def test_changed_byte_breaks_the_chain_at_the_next_message() -> None:
 @pytest.mark.parametrize(("mark", "other"), [(b'"run":"r1"', b'"run":"r2"'), (b'"log":"log-1"', b'"log":"log-2"')])
 def test_message_of_another_run_or_log(mark: bytes, other: bytes) -> None:
     (seq, data), *_ = stored(HISTORIES[0])
-    assert "belongs to run" in broken([(seq, data.replace(mark, other, 1))]).problem
+    foreign = data.replace(mark, other, 1)
+    with pytest.raises(NotAFactMessage, match="it belongs to run"):
+        facts_of(foreign, "log-1", "r1")
+    assert "belongs to another run or log" in broken([(seq, foreign)]).problem, "and who folds it all the same stops"
 
 
 def test_causes_rise_lie_below_their_message_and_are_not_split() -> None:
