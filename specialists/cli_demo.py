@@ -55,6 +55,8 @@ def _lines(up: "subprocess.Popen[str]") -> Iterator[tuple[str, str]]:
     assert up.stdout is not None
     for line in up.stdout:
         record = json.loads(line)
+        if "error" in record:
+            sys.exit(f"blackboard: {record['error']}")
         yield record.get("process", ""), record.get("line", "")
 
 

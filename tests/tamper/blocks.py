@@ -85,7 +85,7 @@ def _key(stream: str, block: int) -> list[int]:
     return list(struct.unpack("<4Q", hashlib.sha256(f"{stream}-{block}".encode()).digest()))
 
 
-# --- HighwayHash-64, https://github.com/google/highwayhash: no package of PyPI has it for this Python -----------------
+# --- HighwayHash-64, of which no package for this Python could be found -------------------------------------------
 
 _MUL0 = (0xDBE6D5D5FE4CCE2F, 0xA4093822299F31D0, 0x13198A2E03707344, 0x243F6A8885A308D3)
 _MUL1 = (0x3BD39E10CB0EF593, 0xC0ACF169B5F18A8C, 0xBE5466CF34E90C6C, 0x452821E638D01377)
