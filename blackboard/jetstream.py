@@ -74,18 +74,18 @@ class JetStreamLog:
         return int(answer["state"]["last_seq"])
 
     async def get(self, seq: int) -> Message | None:
-        return await self._appender.waves.get({"seq": seq}) if seq > 0 else None
+        return await self._appender.waves.gets.get({"seq": seq}) if seq > 0 else None
 
     async def last(self, subject: str) -> Message | None:
         if self._direct and self._id is None and not _is_pattern(subject):
             return await self._appender.waves.gets.last_of(subject)  # all that a specialist's identity may read
         newest = {"last_by_subj": subject}
-        if (message := await self._appender.waves.get(newest)) is not None:
+        if (message := await self._appender.waves.gets.get(newest)) is not None:
             return message
-        first = await self._appender.waves.get({"seq": 1, "next_by_subj": subject})
+        first = await self._appender.waves.gets.get({"seq": 1, "next_by_subj": subject})
         if first is None:
             return None
-        if (message := await self._appender.waves.get(newest)) is not None:
+        if (message := await self._appender.waves.gets.get(newest)) is not None:
             return message  # it came between our questions
         # So the server answers when the last message is damaged: as if there were none at all.
         raise LogDamaged(first.seq + 1, f"at or above that, the last message on {subject!r} is lost")
@@ -93,7 +93,7 @@ class JetStreamLog:
     async def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:
         newest = await self.last(subject)
         while newest is not None and after < newest.seq:
-            message = await self._appender.waves.get({"seq": after + 1, "next_by_subj": subject})
+            message = await self._appender.waves.gets.get({"seq": after + 1, "next_by_subj": subject})
             if message is None or message.seq > newest.seq:
                 return
             after = message.seq
@@ -127,7 +127,7 @@ class JetStreamLog:
         the leader one by one; there is seldom anything."""
         while after < end:
             if subjects:
-                asked = [self._appender.waves.get({"seq": after + 1, "next_by_subj": one}) for one in subjects]
+                asked = [self._appender.waves.gets.get({"seq": after + 1, "next_by_subj": one}) for one in subjects]
                 found = [one for one in await asyncio.gather(*asked) if one is not None and one.seq <= end]
             elif (next_one := await self.get(after + 1)) is None:
                 raise LogDamaged(after + 1, "the log does not give the message back")

@@ -72,15 +72,17 @@ class JetStreamBlobs:
     async def _found(self, sha256: str) -> bytes:
         for pause_s in (*PAUSES_S, None):
             copies = await self._last([self._subjects.blob("*", sha256, 0)])
-            wrong = [data for one in copies if (data := await self._copy(one)) is not None]
-            for data in wrong:
-                if hashlib.sha256(data).hexdigest() == sha256:
-                    return data
+            wrong = list[int]()
+            for one in copies:
+                if (data := await self._copy(one)) is not None:
+                    if hashlib.sha256(data).hexdigest() == sha256:
+                        return data
+                    wrong.append(len(data))
             if pause_s is not None:
                 await asyncio.sleep(pause_s)
         if not copies:
             raise BlobMissing(f"no blob has the digest {sha256}")
-        raise BlobDamaged(f"what is stored as {sha256} is {len(wrong[0]) if wrong else 0} bytes with another digest")
+        raise BlobDamaged(f"what is stored as {sha256} is {wrong[0] if wrong else 0} bytes with another digest")
 
     async def _copy(self, first: Message) -> bytes | None:
         """What lies beside part 0; fewer bytes than it says when some are lost, None when it says nothing."""

@@ -35,23 +35,32 @@ RETRY_S = 0.2
 
 
 class Gets:
-    """Direct gets of one connection from one stream: each answer is a series of messages."""
+    """Gets of one connection from one stream: single ones of the leader, and direct ones, whose answer is a series of
+    messages. `deadline_s`: how long the leader has to answer (None: what the connection has patience for)."""
 
-    def __init__(self, connection: Connection, stream: str) -> None:
-        self._connection, self._stream = connection, stream
+    def __init__(self, connection: Connection, stream: str, deadline_s: float | None = None) -> None:
+        self._connection, self._stream, self._deadline_s = connection, stream, deadline_s
         self._inbox = connection.client.new_inbox()
         self._listener: Listener | None = None
         self._series: dict[str, asyncio.Queue[Msg]] = {}
 
-    async def next_message(self, subject: str, after: int) -> Message | None:
-        """The first message on `subject` above `after`, asked of the leader; None when there is none yet."""
-        body = {"seq": after + 1, "next_by_subj": subject}
+    async def find(self, body: dict[str, Any]) -> dict[str, Any] | None:
+        """The leader's answer of STREAM.MSG.GET, or None when there is no such message."""
         try:
-            return wire.stored(await self._connection.api(f"STREAM.MSG.GET.{self._stream}", body))
+            return await self._connection.api(f"STREAM.MSG.GET.{self._stream}", body, self._deadline_s)
         except ApiError as error:
             if error.err_code == wire.NOT_FOUND:
                 return None
             raise
+
+    async def get(self, body: dict[str, Any]) -> Message | None:
+        """The message that the leader has there."""
+        answer = await self.find(body)
+        return wire.stored(answer) if answer else None
+
+    async def next_message(self, subject: str, after: int) -> Message | None:
+        """The first message on `subject` above `after`, asked of the leader; None when there is none yet."""
+        return await self.get({"seq": after + 1, "next_by_subj": subject})
 
     async def head(self) -> int:
         """The last sequence of the stream, of the leader."""
@@ -274,7 +283,7 @@ async def last_messages(connection: Connection, stream: str, pattern: str) -> As
                 asked.discard(message.subject)
                 found.append(message)
             for subject in asked:  # a follower that lags has not got them yet
-                if newest := await _last(connection, stream, subject):
+                if newest := await gets.get({"last_by_subj": subject}):
                     found.append(newest)
         for message in sorted(found, key=lambda one: one.seq):
             yield message
@@ -294,12 +303,3 @@ async def _subjects(connection: Connection, stream: str, pattern: str) -> list[s
         if not page:
             break
     return found
-
-
-async def _last(connection: Connection, stream: str, subject: str) -> Message | None:
-    try:
-        return wire.stored(await connection.api(f"STREAM.MSG.GET.{stream}", {"last_by_subj": subject}))
-    except ApiError as error:
-        if error.err_code == wire.NOT_FOUND:
-            return None
-        raise

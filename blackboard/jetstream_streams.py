@@ -43,6 +43,18 @@ _NO_LIMITS = {
 _ACKNOWLEDGED = {"no_ack": False, "persist_mode": None}
 _ALONE = {"mirror": None, "sources": None, "republish": None, "subject_transform": None, "sealed": False}
 
+_KEPT = {
+    # What cannot be worked out again.
+    "storage": "file",
+    "retention": "limits",
+    "deny_delete": True,
+    "deny_purge": True,
+    "allow_direct": True,
+    **_NEVER,
+    **_ALONE,
+    **_ACKNOWLEDGED,
+}
+
 
 class NoBoard(LogError):
     """The server has no board of that name."""
@@ -57,17 +69,10 @@ def log_config(subjects: Subjects) -> dict[str, Any]:
     return {
         "name": subjects.log_stream,
         "subjects": subjects.log,
-        "storage": "file",
-        "retention": "limits",
         "discard": "old",
-        "deny_delete": True,
-        "deny_purge": True,
-        "allow_direct": True,
         "allow_atomic": True,
         **_NO_LIMITS,
-        **_NEVER,
-        **_ALONE,
-        **_ACKNOWLEDGED,
+        **_KEPT,
     }
 
 
@@ -76,18 +81,11 @@ def blob_config(subjects: Subjects) -> dict[str, Any]:
     return {
         "name": subjects.blob_stream,
         "subjects": [subjects.blobs],
-        "storage": "file",
-        "retention": "limits",
         "discard": "new",
         "discard_new_per_subject": True,
-        "deny_delete": True,
-        "deny_purge": True,
-        "allow_direct": True,
         **_NO_LIMITS,
         "max_msgs_per_subject": 1,
-        **_NEVER,
-        **_ALONE,
-        **_ACKNOWLEDGED,
+        **_KEPT,
     }
 
 

@@ -15,9 +15,9 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_direct import Gets
-from blackboard.log import Append, Conflict, LogError, LogFull, LogUnavailable, Message, NotPermitted, Stored, TooLarge
+from blackboard.log import Append, Conflict, LogError, LogFull, LogUnavailable, NotPermitted, Stored, TooLarge
 from blackboard.nats_connection import Connection
-from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
+from blackboard.nats_errors import Disconnected, refusal, status_of
 
 PAUSE_S = 0.05
 IN_FLIGHT_TRIES = 20
@@ -45,22 +45,8 @@ class Waves:
 
     def __init__(self, connection: Connection, stream: str, ack_timeout_s: float, deadline_s: float) -> None:
         self._connection, self._stream = connection, stream
-        self.gets = Gets(connection, stream)
+        self.gets = Gets(connection, stream, deadline_s)
         self._ack_timeout_s, self._deadline_s = ack_timeout_s, deadline_s
-
-    async def find(self, body: dict[str, Any]) -> dict[str, Any] | None:
-        """The leader's answer of STREAM.MSG.GET, or None when there is no such message."""
-        try:
-            return await self._connection.api(f"STREAM.MSG.GET.{self._stream}", body, self._deadline_s)
-        except ApiError as error:
-            if error.err_code == wire.NOT_FOUND:
-                return None
-            raise
-
-    async def get(self, body: dict[str, Any]) -> Message | None:
-        """The message that `find` finds."""
-        answer = await self.find(body)
-        return wire.stored(answer) if answer else None
 
     # One by one
 
@@ -172,7 +158,7 @@ class Waves:
         """Whether the message that follows the expected one on the subject is `item`; None when none follows."""
         assert item.expected is not None
         try:
-            follower = await self.get({"seq": item.expected + 1, "next_by_subj": item.expects_on})
+            follower = await self.gets.get({"seq": item.expected + 1, "next_by_subj": item.expects_on})
         except NotPermitted:  # a specialist's identity reads nothing but what it wrote itself
             follower = await self.gets.last_of(item.subject)
         if follower is None:
@@ -215,7 +201,7 @@ class Waves:
         follower = {"seq": (item.expected or 0) + 1, "next_by_subj": item.subject}
         last = {"last_by_subj": item.subject}
         try:
-            answer = await self.find(last if item.expected is None else follower)
+            answer = await self.gets.find(last if item.expected is None else follower)
         except (LogUnavailable, NotPermitted):
             return None  # each message alone finds out, or says so
         headers = wire.stored_headers(answer) if answer else {}
