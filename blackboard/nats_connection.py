@@ -30,7 +30,10 @@ PATIENCE_S = 5.0
 ELECTION_PATIENCE_S = 15.0
 """The same in a cluster, whose servers take up to 9 s to notice that a leader is dead, and then elect another one."""
 
-_TAKEN_BACK = ("authentication revoked", "authentication expired", "authorization violation")
+REFUSAL_PATIENCE_S = 30.0
+"""How long a server may refuse this identity at every reconnect: one of a cluster can be without its account yet."""
+
+_TAKEN_BACK = ("authentication revoked", "authentication expired", "authorization")
 _REFUSED = re.compile(r'permissions violation for (publish|subscription) to "([^"]+)"', re.IGNORECASE)
 
 _Call = Callable[[], None]
@@ -52,6 +55,9 @@ class Connection:
         self._up = asyncio.Event()
         self._refused_inbox: NotPermitted | None = None
         self._refused: NotPermitted | None = None
+        self._refused_since: float | None = None
+        """Loop time of the first refusal since it was connected last."""
+        self._closing: asyncio.Future[None] | None = None
         self._reconnected: list[_Call] = []
         self._closed: list[_Call] = []
         self._refused_subscriptions: dict[str, Callable[[NotPermitted], None]] = {}
@@ -91,7 +97,7 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Closed for good: by `close`, or because the server revoked the identity."""
+        """Closed for good: by `close`, or because the server does not admit the identity any more."""
         return self._client.is_closed
 
     @property
@@ -241,15 +247,16 @@ class Connection:
             callback()
 
     async def _on_reconnected(self) -> None:
+        self._refused_since = None
         self._up.set()
         for callback in list(self._reconnected):
             callback()
 
     def _on_error(self, error: Exception) -> None:
         text = str(error)
-        if self._up.is_set() and any(word in text.lower() for word in _TAKEN_BACK):
-            self._refused = NotPermitted(f"{self.who} is not admitted to {self.url} any more: {text}")
-            return  # and the connection is closed for good
+        if self._inbox and any(word in text.lower() for word in _TAKEN_BACK):
+            self._on_not_admitted(text)
+            return
         refusal = _REFUSED.search(text)
         if refusal is None:
             return  # the connection heals by itself, or whoever waits for an answer gets none and says so
@@ -260,6 +267,16 @@ class Connection:
             )
         elif subject in self._refused_subscriptions:
             self._refused_subscriptions[subject](self._not_permitted("subscribe to", refusal[2]))
+
+    def _on_not_admitted(self, text: str) -> None:
+        """It was open, and the server says that it may not be. While it is up, nats-py closes it for good; at a
+        reconnect nats-py asks for ever."""
+        now = asyncio.get_running_loop().time()
+        self._refused_since = now if self._refused_since is None else self._refused_since
+        if self._up.is_set() or now - self._refused_since >= REFUSAL_PATIENCE_S:
+            self._refused = NotPermitted(f"{self.who} is not admitted to {self.url} any more: {text}")
+            if not self._up.is_set():
+                self._closing = self._closing or asyncio.ensure_future(self.close())
 
     def _not_permitted(self, what: str, subject: str) -> NotPermitted:
         return NotPermitted(f"{self.who} may not {what} {subject!r} at {self.url}")

@@ -68,7 +68,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
 
 class CutTransport(TcpTransport):
-    """nats-py's transport, which waits at most SHUTDOWN_S for the peer when it is closed."""
+    """nats-py's transport, which waits at most SHUTDOWN_S for the peer when it is closed, and leaves no attempt open."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -76,6 +76,10 @@ class CutTransport(TcpTransport):
     def __bool__(self) -> bool:
         """Whether it may be connected, which nats-py asks before it makes one of its own."""
         return True
+
+    async def connect(self, uri: ParseResult, buffer_size: int, connect_timeout: int) -> None:
+        self.close()  # type: ignore[no-untyped-call]  # what the server refused, and nats-py forgot
+        await super().connect(uri, buffer_size, connect_timeout)
 
     async def connect_tls(
         self, uri: str | ParseResult, ssl_context: ssl.SSLContext, buffer_size: int, connect_timeout: int

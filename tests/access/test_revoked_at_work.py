@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from blackboard import nats_connection
 from blackboard.access import Access, tell
 from blackboard.board import open_board
 from blackboard.client import Client
@@ -143,3 +144,29 @@ async def test_whoever_waits_for_an_answer_or_asks_afterwards_hears_of_the_revoc
         assert await ports.log.head() == stored.seq == 1
         for one in (connection, other, admin):
             await one.close()
+
+
+async def test_whoever_was_revoked_while_the_server_was_away_does_not_come_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Refused at one reconnect after another, the connection ends and says why; the others come back."""
+    monkeypatch.setattr(nats_connection, "REFUSAL_PATIENCE_S", 0.5)
+    access = Access.init(tmp_path / "access")
+    with EmbeddedServer(tmp_path / "server", lambda: access.server_settings(tmp_path / "jwt")) as server:
+        admin = await connect(server.url, credentials=access.credentials([Role.ADMIN], ["ann"]))
+        await create_board(admin, Subjects())
+        given = access.grant(tmp_path / "bob.creds", [Role.SPECIALIST], ["bob"])
+        connection = await connect(server.url, credentials=given)
+        log, _, _, _ = await attach(connection, Subjects())
+        closed, back = asyncio.Event(), asyncio.Event()
+        connection.on_close(closed.set)
+        admin.on_reconnect(back.set)
+        server.stop()
+        access.revoke(access.granted())
+        server.start()
+        await asyncio.wait_for(back.wait(), ENDS_WITHIN_S)
+        assert not closed.is_set(), "it is given time, for a server may not know the account yet"
+        await asyncio.wait_for(closed.wait(), ENDS_WITHIN_S)
+        with pytest.raises(NotPermitted, match="'specialist bob on board main' is not admitted"):
+            await log.append(Append("bb.main.obs.bob.r1", b"x"))
+        await admin.close()
