@@ -68,7 +68,7 @@ class _Protocol(asyncio.StreamReaderProtocol):
 
 
 class CutTransport(TcpTransport):
-    """nats-py's transport, which waits at most SHUTDOWN_S for the peer when it is closed, and leaves no attempt open."""
+    """nats-py's transport: it waits at most SHUTDOWN_S for the peer when it is closed, and leaves no attempt open."""
 
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
