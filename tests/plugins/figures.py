@@ -5,10 +5,13 @@ thing that may be absent is a key to a paid service: `@pytest.mark.needs_key("OP
 the variable is unset or empty, and such tests are counted apart, in the open: `..., without a key: 2`.
 
 A test that counts something has the fixture `figures`: `figures.say("runs: 50")` prints a line before the closing one.
+
+Where pytest-xdist spreads the tests over processes, each tells the one that prints what its tests said and lacked.
 """
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -22,7 +25,6 @@ class Figures:
 
     def __init__(self) -> None:
         self.outcomes: dict[str, str] = {}
-        self.without_key: set[str] = set()
         self.said: list[str] = []
 
     def say(self, line: str) -> None:
@@ -47,7 +49,7 @@ class Figures:
         for marker in item.iter_markers("needs_key"):
             (variable,) = marker.args
             if not os.environ.get(variable):
-                self.without_key.add(item.nodeid)
+                item.user_properties.append((WITHOUT_KEY, variable))
                 pytest.skip(f"{variable} is not set")
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -55,7 +57,7 @@ class Figures:
         if report.failed:
             self.record(report.nodeid, FAILED)
         elif report.skipped and not expected_failure:
-            self.record(report.nodeid, WITHOUT_KEY if report.nodeid in self.without_key else SKIPPED)
+            self.record(report.nodeid, WITHOUT_KEY if WITHOUT_KEY in dict(report.user_properties) else SKIPPED)
         elif report.when == "call" or expected_failure:
             self.record(report.nodeid, PASSED)
 
@@ -63,8 +65,15 @@ class Figures:
         if report.failed or report.skipped:
             self.record(report.nodeid, FAILED if report.failed else SKIPPED)
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A process of pytest-xdist has ended; one that was killed tells nothing."""
+        self.said += getattr(node, "workeroutput", {}).get("said", [])
+
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workeroutput"):
+            session.config.workeroutput["said"] = self.said
         if self.count(SKIPPED) and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

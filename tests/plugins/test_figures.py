@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,17 @@ MODULE_SKIPS = "import pytest\npytest.importorskip('no_such_module')\n"
 SAYS = "def test_says(figures): figures.say('runs: 50')\n"
 
 
-def run(folder: Path, *suite: str, lines: int = 1, **environment: str) -> tuple[int, str]:
+SPREAD = ("-p", "xdist.plugin", "-n", "2")
+
+
+def run(folder: Path, *suite: str, lines: int = 1, more: Sequence[str] = (), **environment: str) -> tuple[int, str]:
     """Exit code and last lines."""
     for number, text in enumerate(suite):
         (folder / f"test_{number}.py").write_text(text)
     (folder / "pytest.ini").write_text("[pytest]\naddopts = -p tests.plugins.figures\nmarkers = needs_key(variable)\n")
     inherited = {name: value for name, value in os.environ.items() if name != "SOME_KEY"}
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *more],
         cwd=folder,
         env=inherited | environment | {"PYTHONPATH": str(ROOT), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True,
@@ -44,6 +48,7 @@ def run(folder: Path, *suite: str, lines: int = 1, **environment: str) -> tuple[
     return done.returncode, "\n".join(done.stdout.splitlines()[-lines:])
 
 
+@pytest.mark.parametrize("more", [(), SPREAD], ids=["one process", "two"])
 @pytest.mark.parametrize(
     ("suite", "code", "line"),
     [
@@ -51,13 +56,19 @@ def run(folder: Path, *suite: str, lines: int = 1, **environment: str) -> tuple[
         ([PASSES, FAILS, BREAKS_TWICE], 1, "passed: 1, failed: 2, skipped: 0"),
         ([PASSES, SKIPS], 1, "passed: 1, failed: 0, skipped: 1"),
         ([PASSES, MODULE_SKIPS], 1, "passed: 1, failed: 0, skipped: 1"),
-        ([PASSES, "def"], 2, "passed: 0, failed: 1, skipped: 0"),
         ([PASSES, NEEDS_KEY.format("assert False")], 0, "passed: 1, failed: 0, skipped: 0, without a key: 1"),
     ],
-    ids=["passed", "failed", "skipped", "module skipped", "not collected", "without a key"],
+    ids=["passed", "failed", "skipped", "module skipped", "without a key"],
 )
-def test_line_and_exit_code(suite: list[str], code: int, line: str, tmp_path: Path) -> None:
-    assert run(tmp_path, *suite) == (code, line)
+def test_line_and_exit_code(suite: list[str], code: int, line: str, more: Sequence[str], tmp_path: Path) -> None:
+    assert run(tmp_path, *suite, more=more) == (code, line)
+
+
+def test_file_that_cannot_be_collected_fails_the_run(tmp_path: Path) -> None:
+    assert run(tmp_path, PASSES, "def") == (2, "passed: 0, failed: 1, skipped: 0")
+    # Here one process may have run what it collected before the other found the file.
+    code, line = run(tmp_path, more=SPREAD)
+    assert (code, "failed: 1, " in line) == (1, True), line
 
 
 @pytest.mark.parametrize(
@@ -71,5 +82,6 @@ def test_key_lets_the_test_run(body: str, code: int, line: str, tmp_path: Path) 
     assert run(tmp_path, NEEDS_KEY.format(body), SOME_KEY="set") == (code, line)
 
 
-def test_figure_of_a_test_stands_before_the_closing_line(tmp_path: Path) -> None:
-    assert run(tmp_path, SAYS, PASSES, lines=2) == (0, "runs: 50\npassed: 2, failed: 0, skipped: 0")
+@pytest.mark.parametrize("more", [(), SPREAD], ids=["one process", "two"])
+def test_figure_of_a_test_stands_before_the_closing_line(more: Sequence[str], tmp_path: Path) -> None:
+    assert run(tmp_path, SAYS, PASSES, lines=2, more=more) == (0, "runs: 50\npassed: 2, failed: 0, skipped: 0")
