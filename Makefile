@@ -20,7 +20,7 @@ demo: $(INSTALLED) ## run the demonstration on an embedded server
 	@$(BIN)/python -m blackboard.cli demo $(ARGS)
 
 test: $(INSTALLED) $(MODELS) ## run the tests, two files at a time; ARGS="tests/tidy -k cycles" chooses
-	@$(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadfile)
+	@$(BIN)/python -m pytest -q $(if $(ARGS),$(ARGS),--numprocesses 2 --dist loadfile --no-loadscope-reorder)
 
 check: $(INSTALLED) ## format, lint, types, and the rules of the tree
 	@$(BIN)/python -m tests.tidy.check
