@@ -100,14 +100,15 @@ class _Run:
         self.inputs = self.waiting = 0
         self.judged = False
 
-    def record(self, message: Message) -> None:
-        """What is no fact message of the run is passed over. Raises BrokenHistory, UnknownEvent."""
+    def record(self, message: Message) -> bool:
+        """Whether it is a fact message of the run; else it is passed over. Raises BrokenHistory, UnknownEvent."""
         try:
             facts = facts_of(message.data, self.recorded.state.log, self.recorded.state.run)
         except NotAFactMessage:
-            return
+            return False
         self.recorded = fold(self.recorded, facts, message.seq)
         self.ahead += (event for _, event in decoded(facts))
+        return True
 
     def rules_for(self, cause: Input) -> int | None:
         """The version of the rules that decided `cause`, as far as the record says; None: of a run without a goal."""
@@ -169,17 +170,21 @@ class Comparison:
         self._runs: dict[str, _Run] = {}
         self._pending: deque[Input] = deque()
         self._floor = 0
-        ending = sorted((seq, run) for run, seq in (last or {}).items() if run != BOARD_RUN)
-        self._ending: deque[tuple[int, str]] = deque(ending)
+        self._last = last or {}
+        self._ending = deque(sorted((seq, run) for run, seq in self._last.items() if run != BOARD_RUN))
+        self._unread: dict[str, int] = {}
+        """By run: up to which input it is recorded for certain, where something was passed over since. That may have
+        been a fact message; if so, it is written again behind what others decided."""
 
     def add(self, messages: Sequence[Message], floor: int = 0) -> Iterator[Verdict]:
         """The next messages, all of what is decided about inputs at or below `floor` being among those so far."""
         for message in messages:
             yield from self._read(message)
         self._floor = max(self._floor, floor)
-        while self._pending and self._pending[0].seq <= self._floor:
+        whole = min([self._floor, *self._unread.values()])
+        while self._pending and self._pending[0].seq <= whole:
             yield from self._decide(self._pending.popleft())
-        while self._ending and self._ending[0][0] <= self._floor:
+        while self._ending and self._ending[0][0] <= whole:
             yield from self._end(self._ending.popleft()[1])
 
     def finish(self) -> Iterator[Verdict]:
@@ -198,8 +203,10 @@ class Comparison:
         run = self._run(address.run)
         if run.judged:
             return
+        self._unread.pop(address.run, None)
         try:
-            run.record(message)
+            if not run.record(message) and message.seq < self._last.get(address.run, 0):
+                self._unread[address.run] = run.recorded.cursor
         except BrokenHistory as broken:
             yield from self._judge(run, NotDecidable(address.run, broken.version, f"not as written: {broken.problem}"))
         except (NotAFactMessage, UnknownEvent) as error:

@@ -2,7 +2,7 @@
 supervisor appends behind it, and it is named. A fact message at the end of a run that was damaged is written again."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 from msgspec.structs import replace
@@ -17,7 +17,7 @@ from projections.verify import verify
 from projections.views import MemoryRunsView
 from schemas.codec import decode_facts, encode_facts
 from schemas.subjects import BOARD_RUN, Subjects
-from supervisor.compare import Equal, compare
+from supervisor.compare import Comparison, Equal, Verdict, compare
 from tests.holes.order import ONE
 from tests.holes.ports import TEAM
 from tests.holes.table import MemoryTable, Table
@@ -150,6 +150,18 @@ def damage(table: MemoryTable, seq: int) -> bytes:
     return was.data
 
 
+def as_they_come(log_id: str, messages: Sequence[Message], subjects: Subjects) -> list[Verdict]:
+    """What is said of all runs by whoever reads the log one message at a time, as `blackboard replay --all` does."""
+    last: dict[str, int] = {}
+    for message in messages:
+        if (address := subjects.address(message.subject)) and address.run:
+            last[address.run] = message.seq
+    comparison, said = Comparison(log_id, subjects, last=last), list[Verdict]()
+    for message in messages:
+        said += comparison.add([message], floor_of(message))
+    return [*said, *comparison.finish()]
+
+
 @pytest.mark.parametrize("run", ["r1", BOARD_RUN])
 async def test_a_damaged_last_fact_message_is_written_again(run: str) -> None:
     """Though others were decided since, whose floor lies above the inputs of what was lost."""
@@ -178,6 +190,7 @@ async def test_a_damaged_last_fact_message_is_written_again(run: str) -> None:
         healed = await rebuild(board, one)
         assert (healed.h, healed.state) == (folded.h, folded.state)
     assert [one.seq for one in (await verify(board)).findings] == [last.seq]
+    assert {type(one) for one in as_they_come(board.log.id, await table.messages(), table.subjects)} == {Equal}
     head = await table.log.head()
     await table.rest(await table.held())
     assert await table.log.head() == head, "what is healed stays as it is"
