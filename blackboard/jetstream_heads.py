@@ -22,12 +22,17 @@ DEADLINE_S = 5.0
 
 
 class HeadsStream:
-    """The stream of `subject` on the server at `url`; line n is its nth message. `url` may end in `?creds=FILE`."""
+    """The stream of `subject` on the server at `url`; line n is its nth message. `url` may end in
+    `?creds=FILE&ca=FILE`: who we are there, and the authorities for that server (else $BLACKBOARD_CA). Raises
+    ValueError."""
 
     def __init__(self, url: str, subject: str) -> None:
         self.name = f"{url}#{subject}"
         self._url, _, query = url.partition("?")
-        self._credentials = dict(parse_qsl(query)).get("creds")
+        options = dict(parse_qsl(query, strict_parsing=True)) if query else {}
+        self._credentials, self._ca = options.pop("creds", ""), options.pop("ca", "") or os.environ.get(CA, "")
+        if options:
+            raise ValueError(f"{', '.join(options)} is not known there")
         self._subject, self._stream = subject, f"HEADS_{subject.replace('.', '_')}"
         self._connection: Connection | None = None
 
@@ -86,5 +91,5 @@ class HeadsStream:
     async def _connected(self) -> Connection:
         if self._connection is None:
             credentials = read_credentials(self._credentials) if self._credentials else None
-            self._connection = await connect(self._url, "notary", credentials=credentials, ca=os.environ.get(CA, ""))
+            self._connection = await connect(self._url, "notary", credentials=credentials, ca=self._ca)
         return self._connection

@@ -23,7 +23,10 @@ def _witness(form: str, board: str) -> Witness:
     kind, _, place = form.partition(":")
     before, _, behind = place.rpartition("#")
     if form.startswith(SERVERS) and before and behind:
-        return HeadsStream(f"{kind}:{before}", behind)
+        try:
+            return HeadsStream(f"{kind}:{before}", behind)
+        except ValueError as error:
+            raise BadInput(f"{form[:80]!r}: {error}; behind the ? may stand creds=FILE and ca=FILE") from None
     if kind == "file" and place:
         return FileWitness(Path(place).expanduser())
     if kind == "git" and place:

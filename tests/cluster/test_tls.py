@@ -13,6 +13,7 @@ import pytest
 
 from blackboard.board import open_board
 from blackboard.certificates import CertificateError, open_authority
+from blackboard.jetstream_heads import HeadsStream
 from blackboard.log import Append, Stored
 from blackboard.nats_connection import connect
 from blackboard.nats_errors import ServerUnsuitable
@@ -156,3 +157,15 @@ def test_a_key_of_another_authority_is_noticed(tmp_path: Path) -> None:
     (one / "ca.key").write_bytes((two / "ca.key").read_bytes())
     with pytest.raises(CertificateError, match="is not the key of"):
         open_authority(one)
+
+
+async def test_a_witness_on_a_server_with_an_authority_of_its_own(secret: EmbeddedServer, ca: str) -> None:
+    with pytest.raises(ServerUnsuitable, match="authority with --ca"):
+        await HeadsStream(secret.url, "heads").claim()
+    witness = HeadsStream(f"{secret.url}?ca={ca}", "heads")
+    try:
+        await witness.claim()
+        await witness.append(1, b"one")
+        assert [line async for line in witness.read()] == [b"one"]
+    finally:
+        await witness.close()

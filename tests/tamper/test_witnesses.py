@@ -144,6 +144,9 @@ def test_forms_of_witnesses() -> None:
     for wrong in ("", "file:", "/a/b", "nats://h:1", "ftp:x"):
         with pytest.raises(BadInput, match="is no witness; write file:PATH"):
             witnesses_of([wrong], "main")
+    for wrong in ("nats://h:1?cred=c#x", "nats://h:1?creds#x"):
+        with pytest.raises(BadInput, match=r"cred.*; behind the [?] may stand creds=FILE and ca=FILE"):
+            witnesses_of([wrong], "main")
 
 
 async def test_the_command_goes_on_after_a_kill_and_says_when_the_log_contradicts(tmp_path: Path) -> None:
