@@ -307,6 +307,9 @@ def test_a_key_is_its_owners_alone(tmp_path: Path) -> None:
     assert read_public(str(path) + ".pub") == read_public(public) == public
     with pytest.raises(BadInput, match="exists"):
         make_key(str(path))
+    with pytest.raises(BadInput, match="is the notary's key itself, with which one can sign: name") as told:
+        read_public(str(path))
+    assert path.read_text().strip() not in str(told.value)
     path.chmod(0o640)
     with pytest.raises(BadInput, match="chmod 600"):
         read_key(str(path))
