@@ -296,6 +296,13 @@ async def test_a_file_that_is_not_there_is_no_clean_board(tmp_path: Path) -> Non
         await verify(board, witnesses=[FileWitness(tmp_path / "none")], key=PUBLIC)
 
 
+async def test_witnesses_that_hold_nothing_are_no_clean_board() -> None:
+    board = await filled(MemoryLog(Subjects()), 3)
+    verdict = await verify(board, witnesses=[MemoryWitness("one"), MemoryWitness("other")], key=PUBLIC)
+    assert [one.problem for one in verdict.findings] == ["no witness holds a head of this board: nothing was compared"]
+    assert (await verify(board_on(MemoryLog(Subjects())), witnesses=[MemoryWitness()], key=PUBLIC)).good
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
