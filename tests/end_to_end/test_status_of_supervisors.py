@@ -67,10 +67,10 @@ async def test_what_waits_and_how_far_behind(shared: Board, there: list[str], st
         program.kill()
     await client.publish("squares", {"numbers": [1], "pause_s": 0.1}, "r2")
     alone = await status(there)
-    assert (alone.code, alone.json["unfinished"]) == (1, 1)
+    assert (alone.code, alone.json["unfinished"]) == (1, 2), "one goes on, one waits to be begun"
     words = await call("status", *there)
     assert words.code == 1
-    assert words.out == "1 unfinished run, 3 tasks in the queue (squarer 3)\n"
+    assert words.out == "2 unfinished runs, 3 tasks in the queue (squarer 3)\n"
     assert words.err == "no supervisor is active: `blackboard supervise` runs one\n"
 
 
