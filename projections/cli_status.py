@@ -112,7 +112,8 @@ async def _unfinished(board: Board, said: Sequence[Announcement]) -> int:
     """As who is furthest says; counted where nobody says it, with the goals that nobody has decided yet."""
     told = [one for one in said if one.role != "starting"]
     if told:
-        return max(told, key=lambda one: (one.role == "active", one.read)).unfinished
+        furthest = max(told, key=lambda one: (one.role == "active", one.read))
+        return furthest.unfinished + furthest.left_count
     known, ended, floor = {BOARD_RUN}, {BOARD_RUN}, 0
     async for message in board.log.last_per_subject(board.subjects.every("fact")):
         floor = max(floor, floor_of(message))

@@ -8,7 +8,9 @@ import pytest
 
 from blackboard.board import Board
 from blackboard.client import Client
+from projections.cli_status import _unfinished
 from schemas.access import Role, permissions
+from schemas.announcements import Announcement
 from schemas.subjects import Subjects
 from tests.end_to_end import teams
 from tests.end_to_end.support import Finished, Start, call, offered, run_until
@@ -72,6 +74,11 @@ async def test_what_waits_and_how_far_behind(shared: Board, there: list[str], st
     assert words.code == 1
     assert words.out == "2 unfinished runs, 3 tasks in the queue (squarer 3)\n"
     assert words.err == "no supervisor is active: `blackboard supervise` runs one\n"
+
+
+async def test_a_run_that_is_left_alone_is_not_finished(shared: Board) -> None:
+    said = Announcement("a", "log", "active", rules=3, term=1, beat=1, unfinished=2, left=("r1",), left_count=1)
+    assert await _unfinished(shared, [said]) == 3
 
 
 @pytest.mark.parametrize("role", [Role.AUDITOR, Role.CONSOLE, Role.PUBLISHER, Role.APPROVER, Role.NOTARY])
