@@ -55,7 +55,8 @@ def _installation() -> Iterator[Finding]:
 
 
 async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
-    from blackboard.log import LogError
+    from blackboard.jetstream_streams import NoBoard
+    from blackboard.log import LogError, NotPermitted
     from blackboard.server import ServerError
 
     try:
@@ -70,8 +71,12 @@ async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
     except LogError as error:
         if not any(finding.state == "problem" for finding in findings):  # else it says the same in other words
-            fix_ = "start it, or name another with --nats"
-            findings.append(Finding("server", "problem", f"{settings.nats}: {error}", fix_))
+            what, fix_ = "server", "start it, or name another with --nats"
+            if isinstance(error, NoBoard):
+                what, fix_ = "board", "blackboard create, or name another with --board"
+            elif isinstance(error, NotPermitted):
+                what, fix_ = "identity", "name credentials that may with --creds: `blackboard access grant` makes some"
+            findings.append(Finding(what, "problem", f"{settings.nats}: {error}", fix_))
     return findings
 
 

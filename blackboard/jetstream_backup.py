@@ -129,15 +129,22 @@ def _whole_or_nothing(path: Path, replace: bool) -> Iterator[BinaryIO]:
     """A file that takes the place of `path` when all was written to disk, and is gone otherwise."""
     if not replace and path.exists():
         raise FileExistsError(f"{path} exists: choose another name, or replace it with --force")
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    if path.exists() and not path.is_file():
+        raise BackupFailed(f"no backup: {path} is no file that could be replaced: choose another name")
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".partial", dir=path.parent)
+    except OSError as error:
+        raise BackupFailed(f"no backup: {path} cannot be written: {error.strerror}") from error
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
+    except BaseException as error:
         os.unlink(name)
+        if isinstance(error, OSError) and error.strerror:
+            raise BackupFailed(f"no backup: {path} cannot be written: {error.strerror}") from error
         raise
     folder = os.open(path.parent, os.O_RDONLY)
     try:

@@ -59,6 +59,8 @@ _KEPT = {
 class NoBoard(LogError):
     """The server has no board of that name."""
 
+    exit_code = 69
+
 
 class StreamMismatch(LogError):
     """A stream of that name exists and is not what a board needs."""

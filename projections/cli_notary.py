@@ -59,9 +59,7 @@ async def _notarize(options: BoardOptions, path: str, forms: tuple[str, ...], ev
 
     lines, key, settings = logs.set_up(), read_key(path), options.settings()
     witnesses, stop = witnesses_of(forms, settings.board), asyncio.Event()
-    if once:
-        stop.set()
-    for received in (signal.SIGINT, signal.SIGTERM):
+    for received in () if once else (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
 
     def say(signed: Signed) -> None:
@@ -76,7 +74,11 @@ async def _notarize(options: BoardOptions, path: str, forms: tuple[str, ...], ev
             await notary.begin()
             about = {"role": "notary", "pid": os.getpid(), "board": settings.board, "key": public_of(key)}
             options.say({**about, "seq": notary.seq})
-            await notary.run(stop, every_s, say)
+            if once:  # whoever asks for it is told when it cannot be done
+                for signed in await notary.turn():
+                    say(signed)
+            else:
+                await notary.run(stop, every_s, say)
     finally:
         for witness in witnesses:
             await witness.close()

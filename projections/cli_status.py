@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from blackboard.board import Board
+from blackboard.board import Board, floor_of
 from blackboard.client import Client
 from blackboard.log import NotPermitted
 from blackboard.options import BoardOptions, board_options
@@ -109,15 +109,21 @@ async def _supervisor(board: Board, said: Announcement, head: int) -> dict[str, 
 
 
 async def _unfinished(board: Board, said: Sequence[Announcement]) -> int:
-    """As who is furthest says; counted where nobody says it."""
+    """As who is furthest says; counted where nobody says it, with the goals that nobody has decided yet."""
     told = [one for one in said if one.role != "starting"]
     if told:
-        return max(told, key=lambda one: (one.role == "active", one.read)).unfinished
-    runs = 0
+        furthest = max(told, key=lambda one: (one.role == "active", one.read))
+        return furthest.unfinished + furthest.left_count
+    known, ended, floor = {BOARD_RUN}, {BOARD_RUN}, 0
     async for message in board.log.last_per_subject(board.subjects.every("fact")):
-        address = board.subjects.address(message.subject)
-        runs += bool(address and address.run != BOARD_RUN and not ends_run(message.data))
-    return runs
+        floor = max(floor, floor_of(message))
+        if address := board.subjects.address(message.subject):
+            known.add(address.run)
+            if ends_run(message.data):
+                ended.add(address.run)
+    async for messages in board.log.scan([board.subjects.every("goal")], after=floor):
+        known.update(address.run for one in messages if (address := board.subjects.address(one.subject)))
+    return len(known - ended)
 
 
 async def _queue(board: Board) -> dict[str, Any]:

@@ -53,4 +53,7 @@ def read_public(text: str) -> str:
         ) from None
     if not _HEX.fullmatch(held):
         raise BadInput(f"{text} holds no public key: 64 hex digits")
+    beside = Path(f"{text}.pub")
+    if beside.is_file() and beside.read_text().strip() == public_of(SigningKey(bytes.fromhex(held))):
+        raise BadInput(f"{text} is the notary's key itself, with which one can sign: name {beside}")
     return held

@@ -150,6 +150,7 @@ class Notary:
             if whole is None:
                 return
             try:
+                await witness.claim()
                 async for _ in agreed([whole, witness], Succession(self._succession.public), _bring):
                     pass
                 self._behind.remove(witness)

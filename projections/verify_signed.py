@@ -89,6 +89,8 @@ class Comparison:
         """Look at what is left of the heads."""
         while not self._ended:
             await self._next()
+        if self.last is None and self._head and not self.problems:
+            self.problems.append((1, "no witness holds a head of this board: nothing was compared"))
 
     async def _go_to(self, seq: int) -> None:
         while not self._ended and (self._covered is None or self._covered.head.seq < seq):

@@ -24,17 +24,23 @@ class GitWitness:
     def __init__(self, folder: Path, board: str, remote: str = "") -> None:
         self.name = f"git:{folder}{f'#{remote}' if remote else ''}"
         self._folder, self._board, self._remote = folder, board, remote
+        self._pushed = not remote
 
     async def claim(self) -> None:
+        """Pushes what was committed and may not have reached the remote."""
         if not await asyncio.to_thread((self._folder / ".git").exists):
+            if await asyncio.to_thread((self._folder / "HEAD").is_file):
+                raise WitnessUnavailable(f"{self._folder} is a bare repository: write git:FOLDER#{self._folder}")
             await asyncio.to_thread(self._folder.mkdir, parents=True, exist_ok=True)
             await self._git("init", "--quiet", "--initial-branch=main")
+        if not self._pushed and await self._has_commits():
+            await self._push()
 
     async def read(self) -> AsyncGenerator[bytes, None]:
         if not await asyncio.to_thread((self._folder / ".git").exists):
             raise WitnessUnavailable(f"{self._folder} is no git repository")
-        if not await self._git("rev-parse", "--quiet", "--verify", "HEAD", fine=(0, 1)):
-            return  # without a commit
+        if not await self._has_commits():
+            return
         listed = await self._git("ls-tree", "-r", "--name-only", "HEAD", f"{self._board}/")
         reading = await self._start("cat-file", "--batch", stdin=asyncio.subprocess.PIPE)
         assert reading.stdin is not None
@@ -61,12 +67,20 @@ class GitWitness:
             raise WitnessUnavailable(f"{path} cannot be written: {error.strerror}") from error
         await self._git("add", "--", name)
         if await self._git("status", "--porcelain", "--", name):
+            self._pushed = not self._remote
             await self._git("commit", "--quiet", "--message", f"head {number} of board {self._board}", "--", name)
-        if self._remote:
-            await self._git("push", "--quiet", self._remote, "HEAD")
+        if not self._pushed:
+            await self._push()
 
     async def close(self) -> None:
         """Nothing is open."""
+
+    async def _has_commits(self) -> bool:
+        return bool(await self._git("rev-parse", "--quiet", "--verify", "HEAD", fine=(0, 1)))
+
+    async def _push(self) -> None:
+        await self._git("push", "--quiet", self._remote, "HEAD")
+        self._pushed = True
 
     async def _git(self, *words: str, fine: tuple[int, ...] = (0,)) -> bytes:
         """What git says. Raises WitnessUnavailable."""
@@ -78,8 +92,9 @@ class GitWitness:
             await process.wait()
             raise WitnessUnavailable(f"git {words[0]} in {self._folder} did not end within {PUSH_S:g} s") from None
         if process.returncode not in fine:
-            said = err.decode(errors="replace").strip().rpartition("\n")[2]
-            raise WitnessUnavailable(f"git {words[0]} in {self._folder} failed: {said or process.returncode}")
+            lines = err.decode(errors="replace").strip().splitlines() or [str(process.returncode)]
+            said = next((line for line in lines if line.startswith(("fatal: ", " ! ", "error: "))), lines[-1]).strip()
+            raise WitnessUnavailable(f"git {words[0]} in {self._folder} failed: {said}")
         return out
 
     async def _start(self, *words: str, stdin: int = asyncio.subprocess.DEVNULL) -> asyncio.subprocess.Process:

@@ -22,11 +22,17 @@ def supervise(options: BoardOptions) -> None:
 
 async def _supervise(options: BoardOptions) -> None:
     from blackboard import logs
+    from blackboard.log import NotPermitted
     from supervisor.installed import installed_policies
     from supervisor.service import Supervisor
 
     lines = logs.set_up()
     settings = options.settings()
+    if (given := settings.credentials([Role.SUPERVISOR])) and given.in_agents:  # else it stands by until it is needed
+        raise NotPermitted(
+            f"{given.name!r} may not commit facts: `blackboard access grant NAME --role supervisor` makes credentials "
+            "of whoever may"
+        )
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)

@@ -10,6 +10,7 @@ from blackboard.access import Access, AccessError, find_access, of_server
 from blackboard.credentials import BadCredentials, Credentials, Key, claims_of, read_credentials
 from blackboard.settings import load
 from schemas.access import Role
+from tests.end_to_end.support import call
 
 
 @pytest.fixture
@@ -77,6 +78,13 @@ def test_a_file_that_is_no_credentials_is_an_error_at_once(access: Access, tmp_p
     (tmp_path / "bad.creds").write_text(spoil(given))
     with pytest.raises(BadCredentials, match=r"bad\.creds.*(is no credentials file|cannot be read)"):
         read_credentials(tmp_path / "bad.creds")
+
+
+async def test_who_may_not_commit_does_not_stand_by(access: Access, tmp_path: Path) -> None:
+    """Else it would be missed only when the active one is gone."""
+    access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])
+    told = await call("supervise", "--creds", str(tmp_path / "ann.creds"), "--nats", "nats://127.0.0.1:1")
+    assert (told.code, "'auditor ann on board main' may not commit facts" in told.err) == (1, True), told
 
 
 def test_one_that_is_not_there_is_named(tmp_path: Path) -> None:

@@ -43,5 +43,5 @@ async def test_a_file_stays_as_it_is(copy: Copy, source: EmbeddedServer) -> None
 
 async def test_no_board_gives_no_file(target: EmbeddedServer, tmp_path: Path) -> None:
     told = await command("backup", str(tmp_path / "copy"), "--nats", target.url)
-    assert (told.code, "BOARD_main does not exist" in told.err) == (1, True), told
+    assert (told.code, "BOARD_main does not exist" in told.err) == (69, True), told
     assert files_in(tmp_path) == []

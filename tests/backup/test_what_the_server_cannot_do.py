@@ -1,5 +1,6 @@
 """A damaged log, a full disk at either end, a smaller cluster: a sentence, and nothing left behind."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -47,8 +48,20 @@ async def test_no_room_for_the_file(copy: Copy, source: EmbeddedServer, tmp_path
     script += "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); from blackboard.cli import cli; cli(sys.argv[1:])"
     path = str(tmp_path / "other")
     told = await _run([sys.executable, "-c", script, "backup", path, "--nats", source.url], None, 30, {})
-    assert (told.code, "File too large" in told.err, "Traceback" in told.err) == (1, True, False), told
+    assert told.code == 1
+    assert told.err == f"blackboard: no backup: {path} cannot be written: File too large\n"
     assert files_in(tmp_path) == ["copy"]
+
+
+async def test_no_place_for_the_file(copy: Copy, source: EmbeddedServer, tmp_path: Path) -> None:
+    path = tmp_path / "nowhere" / "other"
+    told = await command("backup", str(path), "--nats", source.url)
+    assert told.code == 1
+    assert told.err == f"blackboard: no backup: {path} cannot be written: No such file or directory\n"
+    os.mkfifo(tmp_path / "pipe")
+    told = await command("backup", str(tmp_path / "pipe"), "--force", "--nats", source.url)
+    assert (told.code, "is no file that could be replaced" in told.err) == (1, True), told
+    assert (tmp_path / "pipe").is_fifo()
 
 
 async def test_no_room_on_the_server(copy: Copy, new_server: NewServer, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 names the setting, and what it advises mends it."""
 
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -217,3 +218,31 @@ async def test_what_servers_say_of_their_disks(
     assert [one["detail"].startswith(words) for one, words in zip(said, says, strict=True)] == [True] * len(says), said
     states = ["warning" if "only after" in words or "have" in words else "ok" for words in says]
     assert [one["state"] for one in said] == states
+
+
+async def test_advice_fits_who_asks_for_what(tmp_path: Path) -> None:
+    operator = Access.init(tmp_path / "access")
+    with EmbeddedServer(tmp_path / "server", operator.server_settings(tmp_path / "jwt")) as server:
+        async with open_board(server.url, create=True, credentials=operator.credentials([Role.ADMIN], ["ann"])):
+            pass
+        operator.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])
+        there = ["doctor", "--json", "--nats", server.url, "--creds", str(tmp_path / "ann.creds")]
+        async with operator_connection(server.url, operator) as admin:
+            config = (await admin.api("STREAM.INFO.BLOB_main"))["config"]
+            await admin.api("STREAM.UPDATE.BLOB_main", config | {"max_bytes": 500_000})
+        told = await command(*there, "--fix")
+        (problem,) = [one for one in told.records if one["state"] == "problem"]
+        assert (told.code, problem["what"], "--creds" in problem["fix"]) == (1, "identity", True), told
+    with EmbeddedServer(tmp_path / "other") as server:
+        told = await command("doctor", "--json", "--nats", server.url, "--board", "nosuch")
+        (problem,) = [one for one in told.records if one["state"] == "problem"]
+        assert (told.code, problem["what"], "create" in problem["fix"]) == (1, "board", True), told
+
+
+@asynccontextmanager
+async def operator_connection(url: str, operator: Access) -> AsyncIterator[Connection]:
+    connection = await connect(url, "test", credentials=operator.credentials([Role.ADMIN], ["ann"]))
+    try:
+        yield connection
+    finally:
+        await connection.close()

@@ -8,7 +8,9 @@ import pytest
 
 from blackboard.board import Board
 from blackboard.client import Client
+from projections.cli_status import _unfinished
 from schemas.access import Role, permissions
+from schemas.announcements import Announcement
 from schemas.subjects import Subjects
 from tests.end_to_end import teams
 from tests.end_to_end.support import Finished, Start, call, offered, run_until
@@ -67,11 +69,16 @@ async def test_what_waits_and_how_far_behind(shared: Board, there: list[str], st
         program.kill()
     await client.publish("squares", {"numbers": [1], "pause_s": 0.1}, "r2")
     alone = await status(there)
-    assert (alone.code, alone.json["unfinished"]) == (1, 1)
+    assert (alone.code, alone.json["unfinished"]) == (1, 2), "one goes on, one waits to be begun"
     words = await call("status", *there)
     assert words.code == 1
-    assert words.out == "1 unfinished run, 3 tasks in the queue (squarer 3)\n"
+    assert words.out == "2 unfinished runs, 3 tasks in the queue (squarer 3)\n"
     assert words.err == "no supervisor is active: `blackboard supervise` runs one\n"
+
+
+async def test_a_run_that_is_left_alone_is_not_finished(shared: Board) -> None:
+    said = Announcement("a", "log", "active", rules=3, term=1, beat=1, unfinished=2, left=("r1",), left_count=1)
+    assert await _unfinished(shared, [said]) == 3
 
 
 @pytest.mark.parametrize("role", [Role.AUDITOR, Role.CONSOLE, Role.PUBLISHER, Role.APPROVER, Role.NOTARY])

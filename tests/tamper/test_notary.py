@@ -296,6 +296,13 @@ async def test_a_file_that_is_not_there_is_no_clean_board(tmp_path: Path) -> Non
         await verify(board, witnesses=[FileWitness(tmp_path / "none")], key=PUBLIC)
 
 
+async def test_witnesses_that_hold_nothing_are_no_clean_board() -> None:
+    board = await filled(MemoryLog(Subjects()), 3)
+    verdict = await verify(board, witnesses=[MemoryWitness("one"), MemoryWitness("other")], key=PUBLIC)
+    assert [one.problem for one in verdict.findings] == ["no witness holds a head of this board: nothing was compared"]
+    assert (await verify(board_on(MemoryLog(Subjects())), witnesses=[MemoryWitness()], key=PUBLIC)).good
+
+
 # --- keys -------------------------------------------------------------------------------------------------------------
 
 
@@ -307,6 +314,9 @@ def test_a_key_is_its_owners_alone(tmp_path: Path) -> None:
     assert read_public(str(path) + ".pub") == read_public(public) == public
     with pytest.raises(BadInput, match="exists"):
         make_key(str(path))
+    with pytest.raises(BadInput, match="is the notary's key itself, with which one can sign: name") as told:
+        read_public(str(path))
+    assert path.read_text().strip() not in str(told.value)
     path.chmod(0o640)
     with pytest.raises(BadInput, match="chmod 600"):
         read_key(str(path))

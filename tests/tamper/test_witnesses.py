@@ -68,10 +68,45 @@ async def test_a_repository_has_a_commit_for_each_head_and_pushes_it(board: Boar
 
 async def test_a_repository_whose_remote_is_away_lacks_the_head(board: Board, tmp_path: Path) -> None:
     await more(board)
-    with pytest.raises(WitnessUnavailable, match="git push"):
+    with pytest.raises(WitnessUnavailable, match=r"git push .* failed: fatal: .*nowhere"):
         await notarized(board, GitWitness(tmp_path / "heads", board.subjects.board, str(tmp_path / "nowhere")))
     with pytest.raises(WitnessUnavailable, match="is no git repository"):
         await verify(board, witnesses=[GitWitness(tmp_path / "none", "main")], key=PUBLIC)
+
+
+async def test_a_remote_that_was_away_gets_what_it_lacks(board: Board, tmp_path: Path) -> None:
+    """Where another witness took the head meanwhile, and where the notary was started again."""
+    remote, name = tmp_path / "remote", board.subjects.board
+    git(tmp_path, "init", "--quiet", "--bare", "remote")
+    file, repository = FileWitness(tmp_path / "file"), GitWitness(tmp_path / "heads", name, str(remote))
+    notary = Notary(board, KEY, [file, repository], lambda: 0)
+    await notary.begin()
+    for number, again in ((1, notary.turn), (2, GitWitness(tmp_path / "heads", name, str(remote)).claim)):
+        await more(board)
+        remote.rename(tmp_path / "away")
+        assert [one.head.number for one in await notary.turn()] == [number]
+        assert notary.behind == [repository.name]
+        (tmp_path / "away").rename(remote)
+        await again()
+        assert git(remote, "log", "--format=%s", "--all").splitlines()[0] == f"head {number} of board {name}"
+    await file.close()
+
+
+async def test_a_bare_repository_is_no_folder(tmp_path: Path) -> None:
+    git(tmp_path, "init", "--quiet", "--bare", "bare")
+    with pytest.raises(WitnessUnavailable, match="is a bare repository: write git:FOLDER#"):
+        await GitWitness(tmp_path / "bare", "main").claim()
+    assert not (tmp_path / "bare" / ".git").exists()
+
+
+async def test_once_says_when_nothing_could_be_left(tmp_path: Path) -> None:
+    make_key(key := str(tmp_path / "key"))
+    with EmbeddedServer(tmp_path / "server") as server:
+        async with open_board(server.url, create=True) as board:
+            await more(board)
+        witness = f"git:{tmp_path / 'heads'}#{tmp_path / 'nowhere'}"
+        told = await call("notarize", "--key", key, "--nats", server.url, "--once", "--witness", witness)
+    assert (told.code, "does not appear to be a git repository" in told.err) == (69, True), told
 
 
 async def test_a_stream_of_another_server(board: Board, tmp_path: Path) -> None:
