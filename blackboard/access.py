@@ -32,7 +32,8 @@ SMALL_PAYLOAD_BYTES = 128 * 1024
 """For identities that append no values: answers and goals are smaller."""
 CONTROL_LINE_BYTES = 64 * 1024
 """Credentials are one line when they connect: those of a worker with many specialists are longer than usual."""
-SUBSCRIPTIONS = 64
+SUBSCRIPTIONS = 256
+"""Of one connection; whoever follows a run needs two."""
 _NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
 _STREAMS = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
 _FILES = {"operator": "operator.seed", **{name: f"{name}.seed" for name in ACCOUNTS}}

@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from blackboard.access import SUBSCRIPTIONS
 from blackboard.jetstream import attach
-from blackboard.log import NotPermitted
+from blackboard.log import LogUnavailable, NotPermitted
+from blackboard.nats_connection import Listener
 from blackboard.nats_heard import SAID
 from blackboard.queue import TaskKey
 from schemas.access import Role
@@ -88,3 +90,23 @@ async def test_no_answer_of_the_server_is_taken_for_what_a_supervisor_says(
         assert await _first(cancels) == TaskKey(OTHER, "r1", "true", 2)
         assert await _first(leads) == TRUE
         assert len(got) > len(shots) / 2 - 1  # the answers did come
+
+
+async def test_whoever_listens_to_too_much_is_told_so_and_keeps_the_connection(field: Ground, aims: Aims) -> None:
+    """The server would drop it, and all who read over it at the same time."""
+    async with field.connected(Role.AUDITOR) as connection:
+        listeners = list[Listener]()
+
+        async def hear(_: object) -> None: ...
+
+        while len(connection.client._subs) < SUBSCRIPTIONS + 8:
+            listeners.append(await connection.listen(SUBJECTS.lead, hear))
+        with pytest.raises(LogUnavailable, match=rf"may have {SUBSCRIPTIONS + 8} subscriptions at once"):
+            await connection.listen(SUBJECTS.lead, hear)
+        await connection.client.flush()
+        log = (await attach(connection, SUBJECTS)).log
+        assert await log.head() > 0
+        await listeners.pop().close()
+        listeners.append(await connection.listen(SUBJECTS.lead, hear))
+        await connection.client.flush()
+        assert connection.is_up
