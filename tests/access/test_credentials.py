@@ -94,6 +94,11 @@ def test_roles_of_both_accounts_are_two_identities(access: Access, roles: list[R
         access.credentials(roles, ["ann"])
 
 
+def test_nobody_publishes_child_runs_in_the_name_of_the_supervisors(access: Access) -> None:
+    with pytest.raises(ValueError, match="choose another name"):
+        access.credentials([Role.PUBLISHER], ["ann", "_supervisor"])
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_nobody_is_allowed_all_by_an_empty_list(access: Access, role: Role) -> None:
     claims = claims_of(access.credentials([role], ["ann"]).jwt)["nats"]
