@@ -134,7 +134,7 @@ def _names(target: str) -> list[str]:
 @directory_option
 @board_options
 def revoke(who: str, role: str | None, public: str | None, directory: str | None, options: BoardOptions) -> None:
-    """Take back all credentials of NAME. The server drops its connections at once.
+    """Take back all credentials of NAME, which may be what was granted. The server drops its connections at once.
 
     Where the server cannot be reached, the keys are marked all the same: say it again when it is there.
     """
@@ -149,11 +149,13 @@ async def _revoke(
     from blackboard.log import LogError
     from blackboard.server import ServerError
 
-    found = _load(directory)
+    found, of_target = _load(directory), {*_names(name)}
     chosen = [
         one
         for one in found.granted()
-        if name in one.names and (role is None or role in one.roles) and public in (None, one.public)
+        if (name in one.names or of_target <= {*one.names})
+        and (role is None or role in one.roles)
+        and public in (None, one.public)
     ]
     if not chosen:
         raise BadInput(f"nothing of that kind was granted to {name!r}: `blackboard access list` shows all")

@@ -192,3 +192,11 @@ def test_a_revocation_that_no_server_was_told_says_so(access: Access, tmp_path: 
     code, said = run(access, "revoke", "ann", "--nats", "nats://127.0.0.1:1")
     assert (code, "1 marked as revoked, but no server knows it yet: say it again" in said) == (69, True), said
     assert access.granted()[0].revoked_s > 0
+
+
+def test_a_team_is_revoked_as_it_was_granted(access: Access, tmp_path: Path) -> None:
+    out = str(tmp_path / "all.creds")
+    assert run(access, "grant", "licences", "--out", out)[0] == 0
+    access.grant(tmp_path / "ann.creds", [Role.SPECIALIST], ["licence-field"])
+    run(access, "revoke", "licences", "--nats", "nats://127.0.0.1:1")
+    assert [one.revoked_s > 0 for one in access.granted()] == [True, False]
