@@ -6,10 +6,12 @@ nothing of the server; a revoked one is told to the server, which drops its conn
 Source: docs/access.md; what each role may do is `schemas.access`.
 """
 
+import contextlib
+import fcntl
 import json
 import os
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +32,10 @@ SMALL_PAYLOAD_BYTES = 128 * 1024
 """For identities that append no values: answers and goals are smaller."""
 CONTROL_LINE_BYTES = 64 * 1024
 """Credentials are one line when they connect: those of a worker with many specialists are longer than usual."""
-SUBSCRIPTIONS = 64
+CHILDREN = "_supervisor"
+"""The author of goals that name a parent, whom supervisors believe: nobody else's name."""
+SUBSCRIPTIONS = 256
+"""Of one connection; whoever follows a run needs two."""
 _NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
 _STREAMS = dict.fromkeys(("mem_storage", "disk_storage", "streams", "consumer"), -1)
 _FILES = {"operator": "operator.seed", **{name: f"{name}.seed" for name in ACCOUNTS}}
@@ -44,7 +49,7 @@ class AccessError(LogError):
 
 class Granted(msgspec.Struct, frozen=True):
     """One identity that was granted: its public key, and when, in seconds since 1970. `revoked_s` is 0 while it
-    holds."""
+    holds, `until_s` where it does not expire."""
 
     public: str
     roles: tuple[Role, ...]
@@ -52,6 +57,7 @@ class Granted(msgspec.Struct, frozen=True):
     board: str
     at_s: int
     revoked_s: int = 0
+    until_s: int = 0
 
 
 class Access:
@@ -150,6 +156,8 @@ class Access:
     ) -> Credentials:
         """New credentials with exactly what the roles may do under these names; nobody is told. Raises ValueError and
         BadName."""
+        if CHILDREN in names:
+            raise ValueError(f"{CHILDREN!r} is who publishes the goals of child runs: choose another name")
         account, user = self._keys[account_of(roles)], Key.make("user")
         given = permissions(roles, names, board, inbox_of(user.public), rules)
         small = Role.SPECIALIST not in roles and account is self._keys["AGENTS"]
@@ -180,7 +188,9 @@ class Access:
             raise AccessError(f"{path} is there already: name another with --out, or remove it")
         given = self.credentials(roles, names, board, expires_s)
         at_s = _now_s()
-        self._remember([*self.granted(), Granted(given.public, tuple(roles), tuple(names), board, at_s)])
+        made = Granted(given.public, tuple(roles), tuple(names), board, at_s, 0, at_s + expires_s if expires_s else 0)
+        with self._alone():
+            self._remember([*self.granted(), made])
         write_private(path, given.text)
         return given
 
@@ -197,19 +207,28 @@ class Access:
         `server.conf` or `server_settings` knows."""
         keys = {one.public for one in chosen}
         now_s = _now_s()
-        self._remember(
-            [
-                msgspec.structs.replace(one, revoked_s=one.revoked_s or max(now_s, one.at_s))
-                if one.public in keys
-                else one
-                for one in self.granted()
-            ]
-        )
-        changed = {_of(one) for one in self.granted() if one.public in keys}
-        for name in changed:
-            self._write_account(name)
-        self._write_server_conf()
-        return {name: self._read(f"{name}.jwt") for name in sorted(changed)}
+        with self._alone():
+            self._remember(
+                [
+                    msgspec.structs.replace(one, revoked_s=one.revoked_s or max(now_s, one.at_s))
+                    if one.public in keys
+                    else one
+                    for one in self.granted()
+                ]
+            )
+            changed = {_of(one) for one in self.granted() if one.public in keys}
+            for name in changed:
+                self._write_account(name)
+            self._write_server_conf()
+            return {name: self._read(f"{name}.jwt") for name in sorted(changed)}
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """No other process changes what is remembered meanwhile: of one that is forgotten nobody could take anything
+        back."""
+        with open(os.open(self.directory / "lock", os.O_WRONLY | os.O_CREAT, 0o600), "w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            yield
 
     def _remember(self, granted: list[Granted]) -> None:
         write_private(self.directory / "granted.json", msgspec.json.format(msgspec.json.encode(granted)).decode())

@@ -110,13 +110,13 @@ def read_budget(texts: tuple[str, ...]) -> "Budget":
     return Budget(**found)
 
 
-def read_duration(text: str) -> float:
-    """`1h30m` in seconds; a plain number is seconds. Raises BadInput."""
+def read_duration(text: str, option: str = "--deadline") -> float:
+    """`1h30m` in seconds; a plain number is seconds. Raises BadInput, which names the `option`."""
     from blackboard.client import BadInput
 
     parts = _DURATION.findall(text) or _DURATION.findall(f"{text}s")
     seconds = sum(float(number) * SECONDS[unit] for number, unit in parts)
     written = "".join(number + unit for number, unit in parts)
     if written not in {text, f"{text}s"} or not 0 < seconds <= 366 * SECONDS["d"]:
-        raise BadInput(f"--deadline: {text!r} is no time of at most 366 days; write 90s, 10m, 1h30m or 2d")
+        raise BadInput(f"{option}: {text!r} is no time of at most 366 days; write 90s, 10m, 1h30m or 2d")
     return seconds

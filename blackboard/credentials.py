@@ -112,6 +112,11 @@ class Credentials(NamedTuple):
         """The board that it was granted for; empty where it says none."""
         return self._tag("board")
 
+    @property
+    def subscriptions(self) -> int:
+        """How many a connection may have; below 0: any number."""
+        return int(claims_of(self.jwt).get("nats", {}).get("subs", -1))
+
     def _tag(self, name: str) -> str:
         tags = claims_of(self.jwt).get("nats", {}).get("tags", [])
         return next((tag.partition(":")[2] for tag in tags if tag.startswith(f"{name}:")), "")

@@ -57,7 +57,7 @@ class JetStreamLog:
     @property
     def id(self) -> str:
         if self._id is None:
-            raise LogError("this connection appends to the log only and has not read its id")
+            raise LogError(f"{self._connection.who} may append to the log of this board, and not read it")
         return self._id
 
     async def current_id(self) -> str:

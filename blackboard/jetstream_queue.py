@@ -18,7 +18,7 @@ from blackboard.jetstream_streams import make_stream, task_config
 from blackboard.log import LogFull, LogUnavailable
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
-from blackboard.nats_heard import heard
+from blackboard.nats_heard import heard, say
 from blackboard.queue import ACK_WAIT_S, Entry, QueueGone, QueueUnavailable, TaskKey
 from schemas.subjects import Subjects
 
@@ -142,7 +142,7 @@ class JetStreamQueue:
     async def cancel(self, key: TaskKey) -> None:
         with contextlib.suppress(Disconnected):  # best effort: the task's own limits end it too
             subject = self._subjects.cancel(key.specialist, key.run, key.task)
-            await self._connection.publish(subject, str(key.attempt).encode())
+            await say(self._connection, subject, str(key.attempt).encode())
 
     def cancels(self, specialist: str) -> AsyncIterator[TaskKey]:
         return self._cancelled(heard(self._connection, self._subjects.cancels_of(specialist)))

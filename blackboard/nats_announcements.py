@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator
 
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import Disconnected
-from blackboard.nats_heard import heard
+from blackboard.nats_heard import heard, say
 from schemas.subjects import Subjects
 
 
@@ -19,7 +19,7 @@ class NatsAnnouncements:
     async def announce(self, data: bytes) -> None:
         if self._connection.is_up:  # else nats-py keeps it, and sends later what was true now
             with contextlib.suppress(Disconnected):
-                await self._connection.publish(self._subject, data)
+                await say(self._connection, self._subject, data)
 
     def heard(self) -> AsyncIterator[bytes]:
         return self._data(heard(self._connection, self._subject))

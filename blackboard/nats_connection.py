@@ -45,6 +45,7 @@ class Connection:
     def __init__(self, url: str, credentials: Credentials | None = None) -> None:
         self.url, self._credentials = url, credentials
         self.who = f"{credentials.name!r}" if credentials else "this connection"
+        self._most_subscriptions = credentials.subscriptions if credentials else -1
         self.in_agents = credentials is not None and credentials.in_agents
         """Whether it is in the account that makes no consumers and reads the streams by direct gets."""
         self.last_answer_at: float = 0
@@ -211,7 +212,10 @@ class Connection:
         refused: Callable[[NotPermitted], None] | None = None,
     ) -> "Listener":
         """Call `callback`, a coroutine function, with each message on `subject`, and `refused` when the server does not
-        allow that. Over reconnects too. Raises Disconnected."""
+        allow that. Over reconnects too. Raises Disconnected, and LogUnavailable where this connection has as many
+        subscriptions as it may have."""
+        if 0 <= self._most_subscriptions <= len(self._client._subs):  # for one more the server drops the connection
+            raise LogUnavailable(f"{self.who} may have {self._most_subscriptions} subscriptions at once, and has them")
         try:
             # No limits: beyond them nats-py drops messages. JetStream's flow control bounds what can be under way.
             subscription = await self._client.subscribe(

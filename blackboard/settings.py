@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from blackboard.access import find_access
 from blackboard.board import Board, open_board
-from blackboard.credentials import Credentials, read_credentials
+from blackboard.credentials import BadCredentials, Credentials, read_credentials
 from blackboard.nats_tls import CA
 from blackboard.server import find_url
 from schemas.access import Role
@@ -83,9 +83,14 @@ def load(
     token."""
     file = creds or os.environ.get(CREDENTIALS)
     given = read_credentials(file) if file else None
+    wanted = board or os.environ.get(BOARD)
+    if given and given.in_agents and wanted and given.board != wanted:
+        raise BadCredentials(
+            f"{file} is for board {given.board!r}, not for {wanted!r}: grant one with --board {wanted}"
+        )
     return Settings(
         nats=find_url(nats),
-        board=board or os.environ.get(BOARD) or (given.board if given else "") or "main",
+        board=wanted or (given.board if given else "") or "main",
         name=name or os.environ.get(NAME) or (given.author if given else "") or _user(),
         creds=Path(file) if file else None,
         ca=ca or os.environ.get(CA) or "",

@@ -165,7 +165,7 @@ class Subjects:
         return f"{self._prefix}cancel.{specialist}.{run}.{task}"
 
     def cancels_of(self, specialist: str) -> str:
-        return f"{self._prefix}cancel.{specialist}.>"
+        return self.cancel(specialist, "*", "*")
 
     @property
     def lead(self) -> str:

@@ -3,7 +3,9 @@
 Credentials are signed with the operator's keys, with no server at hand; only to take some back is a server told.
 """
 
+import math
 import re
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -104,9 +106,8 @@ async def _grant(
     names = [name for one in who for name in (_names(one) if Role.SPECIALIST in roles else [one])]
     path = Path(out or f"{re.sub(r'[^A-Za-z0-9_-]+', '-', Path(who[0]).stem)}.creds")
     try:
-        made = _load(directory).grant(
-            path, roles, names, options.board or "main", int(read_duration(expires)) if expires else 0
-        )
+        expires_s = math.ceil(read_duration(expires, "--expires")) if expires is not None else 0
+        made = _load(directory).grant(path, roles, names, options.board or "main", expires_s)
     except ValueError as error:
         raise BadInput(str(error)) from None
     said = {"creds": str(path), "roles": list(roles), "names": names, "public": made.public, "inbox": made.inbox}
@@ -133,7 +134,7 @@ def _names(target: str) -> list[str]:
 @directory_option
 @board_options
 def revoke(who: str, role: str | None, public: str | None, directory: str | None, options: BoardOptions) -> None:
-    """Take back all credentials of NAME. The server drops its connections at once.
+    """Take back all credentials of NAME, which may be what was granted. The server drops its connections at once.
 
     Where the server cannot be reached, the keys are marked all the same: say it again when it is there.
     """
@@ -145,19 +146,28 @@ async def _revoke(
 ) -> None:
     from blackboard.access import tell
     from blackboard.client import BadInput
+    from blackboard.log import LogError
+    from blackboard.server import ServerError
 
-    found = _load(directory)
+    found, of_target = _load(directory), {*_names(name)}
     chosen = [
         one
         for one in found.granted()
-        if name in one.names and (role is None or role in one.roles) and public in (None, one.public)
+        if (name in one.names or of_target <= {*one.names})
+        and (role is None or role in one.roles)
+        and public in (None, one.public)
     ]
     if not chosen:
         raise BadInput(f"nothing of that kind was granted to {name!r}: `blackboard access list` shows all")
     accounts = found.revoke(chosen)
-    settings = options.settings()
-    await tell(settings.nats, found, accounts, settings.ca)
     keys = [one.public for one in chosen]
+    try:
+        settings = options.settings()
+        await tell(settings.nats, found, accounts, settings.ca)
+    except (LogError, ServerError) as error:
+        untold = f"{name}: {len(keys)} marked as revoked, but no server knows it yet: say it again when it is there"
+        error.args = (f"{untold} ({error})",)
+        raise
     options.say({"name": name, "revoked": keys}, f"{name}: {len(keys)} revoked, and the server was told")
 
 
@@ -182,7 +192,12 @@ def _line(one: "Granted") -> str:
     def day(at_s: int) -> str:
         return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%d %H:%M")
 
-    state = f"revoked {day(one.revoked_s)}" if one.revoked_s else "holds"
+    if one.revoked_s:
+        state = f"revoked {day(one.revoked_s)}"
+    elif one.until_s:
+        state = f"{'expired' if one.until_s <= time.time() else 'holds until'} {day(one.until_s)}"
+    else:
+        state = "holds"
     return f"{'+'.join(one.roles)} {' '.join(one.names)}  board {one.board}  {day(one.at_s)}  {state}  {one.public}"
 
 

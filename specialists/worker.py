@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 from blackboard import telemetry
 from blackboard.board import Board
 from blackboard.client import Client
-from blackboard.log import Append, LogError, LogUnavailable, Stored, TooLarge
+from blackboard.log import Append, LogError, LogUnavailable, NotPermitted, Stored, TooLarge
 from blackboard.queue import ACK_WAIT_S, Delivery, QueueGone, QueueUnavailable, TaskKey
 from schemas.codec import encode
 from schemas.contracts import EXECUTIONS_LIMIT
@@ -255,7 +255,7 @@ class Worker:
             async for key in cancels:
                 if job := self._jobs.get(key):
                     job.execution.interrupt("cancelled")
-        except QueueUnavailable as error:
+        except (QueueUnavailable, NotPermitted) as error:
             _logger.warning("cancels for %s are not heard any more: %s", name, error)
 
     def _cancels(self, specialist: Specialist) -> AsyncIterator[TaskKey]:

@@ -124,7 +124,8 @@ class Stage:
         await self.client.teach(PLAYBOOK)
         await self.client.teach(BAIT)
         serving = await self._as(Role.SUPERVISOR, "supervisor")
-        self._running.append(asyncio.create_task(Supervisor(serving, mend_s=0.3).run(self._stop)))
+        self._supervisor = Supervisor(serving, mend_s=0.3)
+        self._running.append(asyncio.create_task(self._supervisor.run(self._stop)))
 
     async def work(self) -> None:
         """The honest workers begin."""
@@ -159,6 +160,10 @@ class Stage:
     async def publish(self, runs: Sequence[str]) -> None:
         for run, goal in zip(runs, itertools.cycle(GOALS)):
             await self.client.publish("t", goal, run)
+
+    async def behind(self) -> int:
+        """How many messages of the log the supervisor has not read."""
+        return await self.board.log.head() - self._supervisor.position
 
     async def until(self, run: str, true: Any) -> Folded:
         async with asyncio.timeout(WITHIN_S), aclosing(follow(self.board, run)) as following:

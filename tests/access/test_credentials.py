@@ -1,15 +1,19 @@
 """Credentials, their files, and the operator's directory: what is made, for whom, and what is said of what is wrong."""
 
+import json
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from blackboard.access import Access, AccessError, find_access, of_server
 from blackboard.credentials import BadCredentials, Credentials, Key, claims_of, read_credentials
 from blackboard.settings import load
 from schemas.access import Role
+from specialists.cli_access import access as command
 from tests.end_to_end.support import call
 
 
@@ -98,6 +102,11 @@ def test_roles_of_both_accounts_are_two_identities(access: Access, roles: list[R
         access.credentials(roles, ["ann"])
 
 
+def test_nobody_publishes_child_runs_in_the_name_of_the_supervisors(access: Access) -> None:
+    with pytest.raises(ValueError, match="choose another name"):
+        access.credentials([Role.PUBLISHER], ["ann", "_supervisor"])
+
+
 @pytest.mark.parametrize("role", list(Role))
 def test_nobody_is_allowed_all_by_an_empty_list(access: Access, role: Role) -> None:
     claims = claims_of(access.credentials([role], ["ann"]).jwt)["nats"]
@@ -113,7 +122,11 @@ def test_name_and_board_come_with_the_credentials(
     access.grant(path, [Role.PUBLISHER], ["ann"], "audits")
     settings = load("nats://127.0.0.1:1", creds=str(path))
     assert (settings.name, settings.board) == ("ann", "audits")
-    assert load("nats://127.0.0.1:1", "main", "bob", str(path)).name == "bob"
+    assert load("nats://127.0.0.1:1", "audits", "bob", str(path)).name == "bob"
+    with pytest.raises(BadCredentials, match="is for board 'audits', not for 'main'"):
+        load("nats://127.0.0.1:1", "main", creds=str(path))
+    access.grant(tmp_path / "admin.creds", [Role.ADMIN], ["admin"], "audits")
+    assert load("nats://127.0.0.1:1", "main", creds=str(tmp_path / "admin.creds")).board == "main"
 
 
 def test_keys_serve_only_for_the_server_that_they_lie_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,3 +144,67 @@ def test_a_board_of_before_is_not_taken_for_none(tmp_path: Path) -> None:
     with pytest.raises(AccessError, match="move the directory away"):
         of_server(tmp_path)
     assert not (tmp_path / "access").exists()
+
+
+def test_of_all_that_is_granted_at_the_same_time_nothing_is_forgotten(access: Access, tmp_path: Path) -> None:
+    """Else nobody could take it back."""
+    begin = threading.Barrier(8)
+
+    def grant(number: int) -> None:
+        begin.wait()
+        for again in range(4):
+            access.grant(tmp_path / f"{number}-{again}.creds", [Role.AUDITOR], [f"ann-{number}-{again}"])
+
+    threads = [threading.Thread(target=grant, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(access.granted()) == 32
+
+
+def run(access: Access, *words: str) -> tuple[int, str]:
+    done = CliRunner().invoke(command, [words[0], "--dir", str(access.directory), *words[1:]])
+    return done.exit_code, done.output + (done.stderr if done.stderr_bytes else "")
+
+
+def test_what_holds_less_than_a_second_does_not_hold_for_ever(access: Access, tmp_path: Path) -> None:
+    out = str(tmp_path / "ann.creds")
+    assert run(access, "grant", "ann", "--role", "auditor", "--expires", "0.5s", "--out", out)[0] == 0
+    claims = claims_of(read_credentials(out).jwt)
+    assert claims["exp"] == claims["iat"] + 1
+
+
+def test_a_wrong_time_is_named_by_its_option(access: Access, tmp_path: Path) -> None:
+    for wrong in ("5x", "0s", ""):
+        code, said = run(access, "grant", "ann", "--expires", wrong, "--out", str(tmp_path / "ann.creds"))
+        assert (code, "--expires" in said, "--deadline" in said) == (2, True, False)
+    assert access.granted() == []
+
+
+def test_the_list_says_what_has_expired(access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"], expires_s=3600)
+    access.grant(tmp_path / "bob.creds", [Role.AUDITOR], ["bob"])
+    assert [("holds until" in line, "holds" in line) for line in run(access, "list")[1].splitlines()] == [
+        (True, True),
+        (False, True),
+    ]
+    at_s = access.granted()[0].at_s
+    assert json.loads(run(access, "list", "--json")[1].splitlines()[0])["until_s"] == at_s + 3600
+    monkeypatch.setattr("time.time", lambda: at_s + 3600.5)
+    assert ["expired" in line for line in run(access, "list")[1].splitlines()] == [True, False]
+
+
+def test_a_revocation_that_no_server_was_told_says_so(access: Access, tmp_path: Path) -> None:
+    access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])
+    code, said = run(access, "revoke", "ann", "--nats", "nats://127.0.0.1:1")
+    assert (code, "1 marked as revoked, but no server knows it yet: say it again" in said) == (69, True), said
+    assert access.granted()[0].revoked_s > 0
+
+
+def test_a_team_is_revoked_as_it_was_granted(access: Access, tmp_path: Path) -> None:
+    out = str(tmp_path / "all.creds")
+    assert run(access, "grant", "licences", "--out", out)[0] == 0
+    access.grant(tmp_path / "ann.creds", [Role.SPECIALIST], ["licence-field"])
+    run(access, "revoke", "licences", "--nats", "nats://127.0.0.1:1")
+    assert [one.revoked_s > 0 for one in access.granted()] == [True, False]
