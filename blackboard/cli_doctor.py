@@ -55,7 +55,7 @@ def _installation() -> Iterator[Finding]:
 
 
 async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
-    from blackboard.log import LogError
+    from blackboard.log import LogError, NotPermitted
     from blackboard.server import ServerError
 
     try:
@@ -70,7 +70,8 @@ async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
     except LogError as error:
         if not any(finding.state == "problem" for finding in findings):  # else it says the same in other words
-            fix_ = "start it, or name another with --nats"
+            refused = isinstance(error, NotPermitted)
+            fix_ = "give other credentials, with --creds" if refused else "start it, or name another with --nats"
             findings.append(Finding("server", "problem", f"{settings.nats}: {error}", fix_))
     return findings
 

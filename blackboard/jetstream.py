@@ -57,7 +57,8 @@ class JetStreamLog:
     @property
     def id(self) -> str:
         if self._id is None:
-            raise LogError("this connection appends to the log only and has not read its id")
+            who, url = self._connection.who, self._connection.url
+            raise NotPermitted(f"{who} may append to the log at {url}, and not read it")
         return self._id
 
     async def current_id(self) -> str:
@@ -237,10 +238,14 @@ async def create_board(connection: Connection, subjects: Subjects, *, replicas: 
     try:
         log_id = await make_log(connection, subjects, replicas)
     except NotPermitted as refused:
-        raise NoBoard(
-            f"there is no board {subjects.board!r} at {connection.url}, and {connection.who} may not make one: "
-            "its administrator does, with `blackboard create --creds admin.creds`"
-        ) from refused
+        try:
+            await read_log_id(connection, subjects)
+        except NoBoard:
+            raise NoBoard(
+                f"there is no board {subjects.board!r} at {connection.url}, and {connection.who} may not make one: "
+                "its administrator does, with `blackboard create --creds admin.creds`"
+            ) from refused
+        raise  # it is there, or this identity cannot know
     await make_blobs(connection, subjects, replicas)
     ports = _ports(connection, subjects, log_id)
     await ports.queue.ensure([])
