@@ -107,7 +107,7 @@ class JetStreamLog:
         end = head if upto is None else min(upto, head)
         if after >= end:
             return
-        reader = self._reader(subjects, after)
+        reader = self._reader(subjects, after, self._deadline_s)
         try:
             await reader.open()
             while reader.position < end and reader.pending:
@@ -174,11 +174,11 @@ class JetStreamLog:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         self._connection.on_reconnect(callback)
 
-    def _reader(self, subjects: Sequence[str], after: int) -> Reader | DirectReader:
+    def _reader(self, subjects: Sequence[str], after: int, patience_s: float | None = None) -> Reader | DirectReader:
         if self._direct:
             of_runs = [subject for subject in subjects if ".fact." in subject]
             hints = of_runs if of_runs and ">" not in "".join(of_runs) else [self._subjects.fact("*")]
-            return DirectReader(self._connection, self._stream, subjects, after, hints=hints)
+            return DirectReader(self._connection, self._stream, subjects, after, hints=hints, patience_s=patience_s)
         return Reader(self._connection, self._stream, subjects, after, heartbeat_s=self._heartbeat_s)
 
 
