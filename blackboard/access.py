@@ -282,8 +282,8 @@ def of_server(directory: Path) -> Access:
 
 
 def is_there(directory: Path) -> bool:
-    """Whether `directory` holds an operator's keys."""
-    return (directory / _FILES["operator"]).exists()
+    """Whether `directory` holds an operator's keys; not those of another user, who keeps them to himself."""
+    return os.path.exists(directory / _FILES["operator"])  # Path.exists raises where it may not look
 
 
 def _of(granted: Granted) -> str:

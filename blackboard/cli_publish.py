@@ -1,6 +1,7 @@
 """`blackboard publish`: a goal for a team."""
 
 import re
+from dataclasses import asdict
 from decimal import Decimal, InvalidOperation, Overflow
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +55,7 @@ def publish(
         group = ctx.parent and ctx.parent.command
         watch = group.get_command(ctx, "watch") if isinstance(group, click.Group) else None
         assert watch is not None, "the table of verbs has `watch`"
-        ctx.invoke(watch, run=run_id, no_input=no_input, **_connection(options))
-
-
-def _connection(options: BoardOptions) -> dict[str, Any]:
-    return {"nats": options.nats, "board": options.board, "name": options.name, "as_json": options.as_json}
+        ctx.invoke(watch, run=run_id, no_input=no_input, **asdict(options))
 
 
 async def _publish(

@@ -191,11 +191,17 @@ class Client:
         problem = read_contract(data := _bytes(contract), contract.specialist)
         if isinstance(problem, str):
             raise BadInput(f"the contract of {contract.specialist!r}: {problem}")
+        subject = self.board.subjects.contract(contract.specialist)
         try:
-            return await self._put(self.board.subjects.contract(contract.specialist), data)
+            return await self._put(subject, data)
         except NotPermitted as error:
+            try:
+                there = await self.board.log.last(subject)
+            except NotPermitted:
+                raise NotPermitted(f"{error}: the credentials are for another specialist, or another board") from error
+            found = "on the board is not this one" if there else "is not on the board"
             raise NotPermitted(
-                f"the contract of {contract.specialist} on the board is not this one, and {error}: "
+                f"the contract of {contract.specialist} {found}, and {error}: "
                 "let the operator put it there, with `blackboard offer`"
             ) from error
 

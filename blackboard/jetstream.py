@@ -57,7 +57,8 @@ class JetStreamLog:
     @property
     def id(self) -> str:
         if self._id is None:
-            raise LogError(f"{self._connection.who} may append to the log of this board, and not read it")
+            who, url = self._connection.who, self._connection.url
+            raise NotPermitted(f"{who} may append to the log at {url}, and not read it")
         return self._id
 
     async def current_id(self) -> str:
@@ -106,7 +107,7 @@ class JetStreamLog:
         end = head if upto is None else min(upto, head)
         if after >= end:
             return
-        reader = self._reader(subjects, after)
+        reader = self._reader(subjects, after, self._deadline_s)
         try:
             await reader.open()
             while reader.position < end and reader.pending:
@@ -173,11 +174,11 @@ class JetStreamLog:
     def on_reconnect(self, callback: Callable[[], None]) -> None:
         self._connection.on_reconnect(callback)
 
-    def _reader(self, subjects: Sequence[str], after: int) -> Reader | DirectReader:
+    def _reader(self, subjects: Sequence[str], after: int, patience_s: float | None = None) -> Reader | DirectReader:
         if self._direct:
             of_runs = [subject for subject in subjects if ".fact." in subject]
             hints = of_runs if of_runs and ">" not in "".join(of_runs) else [self._subjects.fact("*")]
-            return DirectReader(self._connection, self._stream, subjects, after, hints=hints)
+            return DirectReader(self._connection, self._stream, subjects, after, hints=hints, patience_s=patience_s)
         return Reader(self._connection, self._stream, subjects, after, heartbeat_s=self._heartbeat_s)
 
 
@@ -237,10 +238,14 @@ async def create_board(connection: Connection, subjects: Subjects, *, replicas: 
     try:
         log_id = await make_log(connection, subjects, replicas)
     except NotPermitted as refused:
-        raise NoBoard(
-            f"there is no board {subjects.board!r} at {connection.url}, and {connection.who} may not make one: "
-            "its administrator does, with `blackboard create --creds admin.creds`"
-        ) from refused
+        try:
+            await read_log_id(connection, subjects)
+        except NoBoard:
+            raise NoBoard(
+                f"there is no board {subjects.board!r} at {connection.url}, and {connection.who} may not make one: "
+                "its administrator does, with `blackboard create --creds admin.creds`"
+            ) from refused
+        raise  # it is there, or this identity cannot know
     await make_blobs(connection, subjects, replicas)
     ports = _ports(connection, subjects, log_id)
     await ports.queue.ensure([])

@@ -151,7 +151,8 @@ class _Series:
 
 class DirectReader:
     """Reads `subjects` (none: all) of a stream above sequence `after`, without end; the same surface as `Reader`.
-    `hints` are subjects on which core NATS tells that there may be something. One task at a time may read."""
+    `hints` are subjects on which core NATS tells that there may be something. `patience_s`: how long the leader may be
+    away (None: for ever). One task at a time may read."""
 
     def __init__(
         self,
@@ -161,6 +162,7 @@ class DirectReader:
         after: int = 0,
         *,
         hints: Sequence[str] = (),
+        patience_s: float | None = None,
     ) -> None:
         self.position = after
         """The sequence of the last message handed over, or where reading began."""
@@ -168,7 +170,8 @@ class DirectReader:
         """More than 0 unless the leader has nothing more."""
         self.idle = False
         """Whether the leader has said, since the last message, that it has nothing more."""
-        self._connection, self._gets = connection, Gets(connection, stream)
+        self._connection, self._gets = connection, Gets(connection, stream, patience_s)
+        self._patience_s = patience_s
         self._all = not subjects
         self._series = [_Series(pattern, after) for pattern in (subjects or [">"])]
         self._hints, self._listeners = hints, list[Listener]()
@@ -188,15 +191,18 @@ class DirectReader:
 
     async def next(self) -> list[Message]:
         """The next messages; none when there are no more at the moment. Raises LogDamaged, NotPermitted, or LogError
-        when the stream is gone."""
+        when the stream is gone; LogUnavailable when it was away for `patience_s`."""
         if self.idle:
             await self._wait()
+        loop = asyncio.get_running_loop()
+        began_s = loop.time()
         while True:
             try:
                 messages = await self._take()
                 break
-            except LogUnavailable:
-                if self._connection.is_closed:
+            except LogUnavailable:  # a single question was patient itself, unless there is no connection at all
+                tired = self._patience_s is not None and loop.time() - began_s > self._patience_s / 2
+                if tired or self._connection.is_closed:
                     raise
                 await asyncio.sleep(RETRY_S)
         self.idle = not messages

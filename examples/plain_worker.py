@@ -70,9 +70,14 @@ def inbox_of(credentials):
     return f"_INBOX.{json.loads(base64.urlsafe_b64decode(claims + '=='))['sub']}".encode()
 
 
+async def say(error):
+    """In a line: the client itself prints a traceback, at each try to reach a server that is away."""
+    print(f"{NAME}: {error or type(error).__name__}", file=sys.stderr, flush=True)
+
+
 async def connected(url, credentials):
     """1. With its identity, and JetStream under the name that its account has for it."""
-    options = {"name": NAME, "max_reconnect_attempts": -1}
+    options = {"name": NAME, "max_reconnect_attempts": -1, "error_cb": say}
     if not credentials:  # a server that asks nobody
         return (await nats.connect(url, **options)).jetstream()
     client = await nats.connect(url, user_credentials=credentials, inbox_prefix=inbox_of(credentials), **options)

@@ -177,7 +177,13 @@ class Reader(Struct, frozen=True):
 
 
 def _reader(options: BoardOptions, name: str, person: str | None) -> Reader:
-    given = {"--nats": options.nats, "--board": options.board, "--name": options.name}
+    given = {
+        "--nats": options.nats,
+        "--creds": options.creds,
+        "--ca": options.ca,
+        "--board": options.board,
+        "--name": options.name,
+    }
     return Reader(
         person or name, bool(person), tuple(word for key, said in given.items() if said for word in (key, said))
     )

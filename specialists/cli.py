@@ -114,7 +114,7 @@ async def _teach(options: BoardOptions, client: "Client", team: "Team") -> None:
         await client.teach(team.playbook)
         options.say({"event": "team", "team": team.name}, f"team {team.name}: its playbook is on the board")
     except NotPermitted:
-        text = f"team {team.name}: its playbook is for the operator to put on the board (`blackboard access grant`)"
+        text = f"team {team.name}: its playbook is left as it is on the board; `blackboard offer` puts it there"
         options.say({"event": "team", "team": team.name, "playbook": "not permitted"}, text)
 
 

@@ -4,12 +4,16 @@ is not the end."""
 import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 
 import pytest
 
-from blackboard.jetstream import JetStreamLog
-from blackboard.log import Append, Message
+from blackboard.jetstream import JetStreamLog, create_board
+from blackboard.jetstream_direct import BATCH
+from blackboard.log import Append, LogUnavailable, Message
+from blackboard.nats_connection import connect
 from blackboard.server import EmbeddedServer
+from schemas.subjects import Subjects
 from tests.conftest import TestBoard
 
 HEADERS = {
@@ -74,3 +78,23 @@ async def test_many_subjects_are_read_in_pages(board: TestBoard) -> None:
     await log.append(*(Append(board.subjects.goal("ann", f"{'r' * 50}-{number}"), b"{}") for number in range(1_200)))
     last = [message.seq async for message in log.last_per_subject(board.subjects.every("goal"))]
     assert last == list(range(1, 1_201))
+
+
+async def test_a_scan_gives_up_when_the_server_stays_away(tmp_path: Path) -> None:
+    """Who reads to the end waits as long as whoever asks one thing, and not for ever."""
+    with EmbeddedServer(tmp_path) as server:
+        connection, subjects = await connect(server.url), Subjects()
+        await create_board(connection, subjects)
+        log = JetStreamLog(connection, subjects, direct=True, deadline_s=1)
+        await log.append(*(Append(subjects.goal("ann", f"run-{number}"), b"{}") for number in range(2 * BATCH)))
+        read: list[Message] = []
+
+        async def read_all() -> None:
+            async for messages in log.scan():
+                read.extend(messages)
+                server.stop()
+
+        with pytest.raises(LogUnavailable):
+            await asyncio.wait_for(read_all(), 20)
+        assert 0 < len(read) < 2 * BATCH
+        await connection.close()

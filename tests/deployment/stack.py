@@ -58,7 +58,7 @@ class Stack:
         if name in self._ports:
             text = re.sub(r"(?<=port: )\d+", lambda port: str(self._ports[name][PORTS[port[0]]]), text)
             text = re.sub(r"(?<=127\.0\.0\.1:)8222", str(self._ports[name][PORTS["8222"]]), text)
-            text = text.replace('host: "0.0.0.0"', 'host: "127.0.0.1"').replace("$$", "$")
+            text = text.replace('host: "0.0.0.0"', 'host: "127.0.0.1"')
         return text
 
     def environment(self, name: str) -> dict[str, str]:
@@ -80,7 +80,7 @@ class Stack:
         for secret in service.get("secrets", ()):
             shutil.copy(self.folder / self._secrets[secret]["file"], root / MOUNTED[1:] / secret)
         for config in service.get("configs", ()):
-            text = self.here(name, self._configs[config["source"]]["content"])
+            text = self.here(name, (ROOT / self._configs[config["source"]]["file"]).read_text())
             (root / config["target"][1:]).write_text(text)
 
     # As docker compose does

@@ -53,7 +53,7 @@ def test_it_fits_the_specification() -> None:
 
 
 def test_the_servers_keep_what_they_acknowledge_and_speak_tls_alone(compose: dict[str, Any]) -> None:
-    content = compose["configs"]["nats"]["content"]
+    content = (ROOT / compose["configs"]["nats"]["file"]).read_text()
     assert "sync_interval: always" in content
     assert f"max_payload: {MAX_PAYLOAD_BYTES}\n" in content
     assert re.search(r"^tls \{ cert_file", content, re.MULTILINE)
@@ -82,6 +82,26 @@ def test_services_have_no_rights_and_are_watched(compose: dict[str, Any]) -> Non
             assert REQUIRED.fullmatch(service["user"]), name
     audited = compose["services"]["licences"]["volumes"][0]
     assert (audited["target"], audited["read_only"]) == ("/audited", True)
+
+
+def test_what_is_put_into_a_read_only_container_is_a_file(compose: dict[str, Any]) -> None:
+    """Compose copies anything else into the container, which it refuses where that is read-only."""
+    for kind in ("configs", "secrets"):
+        assert all(told.keys() == {"file"} for told in compose[kind].values()), kind
+    for config in compose["configs"].values():
+        assert (ROOT / config["file"]).is_file()
+    (collector,) = compose["services"]["collector"]["configs"]
+    told = YAML(typ="safe").load((ROOT / compose["configs"][collector["source"]]["file"]).read_text())
+    for pipeline in told["service"]["pipelines"].values():
+        assert all(set(pipeline[part]) <= told[part].keys() for part in ("receivers", "processors", "exporters"))
+
+
+def test_the_image_is_built_once_and_never_fetched(compose: dict[str, Any]) -> None:
+    """Two services that build one image at the same time fail: image already exists."""
+    ours = {name: service for name, service in compose["services"].items() if name not in NOT_OURS}
+    assert {service["image"] for service in ours.values()} == {"blackboard"}
+    assert [name for name, service in ours.items() if "build" in service] == ["nats-1"]
+    assert all(service["pull_policy"] == "never" for service in ours.values())
 
 
 def test_what_runs_once_is_awaited_by_what_stays(compose: dict[str, Any]) -> None:

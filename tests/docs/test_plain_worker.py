@@ -17,6 +17,7 @@ import pytest
 from blackboard.board import Board
 from blackboard.client import Client
 from blackboard.queue import Delivery, QueueGone
+from blackboard.server import EmbeddedServer
 from projections.canonical import State
 from projections.live import follow
 from schemas.contracts import Contract
@@ -92,6 +93,23 @@ async def appears(board: Board, run: str, kind: str) -> None:
         return bool(await observed(board, run, kind))
 
     await until(is_there, f"`{kind}` of {run}")
+
+
+async def test_a_server_that_is_away_is_told_in_lines(tmp_path: Path) -> None:
+    told = tmp_path / "worker.txt"
+    with EmbeddedServer(tmp_path / "server") as server, told.open("wb") as output:
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, EXAMPLE, server.url, stdout=output, stderr=output
+        )
+        try:
+            await until(lambda: "works on board" in told.read_text(), "it to work")
+            server.stop()
+            await until(lambda: "Connect call failed" in told.read_text(), "it to say that nobody is there")
+            assert process.returncode is None
+        finally:
+            process.kill()
+            await process.wait()
+    assert "Traceback" not in told.read_text()
 
 
 async def test_a_run_that_waits_for_it_ends(shared: Board, there: list[str], start: Start, worker: Worker) -> None:

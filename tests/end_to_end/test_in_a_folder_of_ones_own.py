@@ -1,0 +1,86 @@
+"""Somebody with a file of credentials and a folder of his own, where no operator's keys are: every step of a command
+uses that file, and what is refused is said as it is."""
+
+import os
+import tempfile
+from pathlib import Path
+
+from blackboard.access import Access, find_access
+from schemas.access import Role
+from tests.end_to_end.support import Start, call
+from tests.end_to_end.up import OPERATOR, server_of
+
+LOUD = """
+from schemas.playbooks import Playbook, Step
+from specialists.specialist import Team, specialist
+
+
+@specialist("shouter", offers="shouting")
+async def shouter(item: dict[str, str]) -> str:
+    return item["text"].upper()
+
+
+GATED = Step(id="loud", capability="shouting", input={"text": "input.text"}, gate={"ask": "shout?"})
+TEAM = Team(Playbook(team="loud", steps=[GATED], returns={"said": "facts.loud"}), [shouter])
+"""
+NOBODY = 65534
+
+
+async def test_each_step_of_a_command_uses_the_credentials_that_were_named(start: Start, tmp_path: Path) -> None:
+    operators, own = tmp_path / "operators", tmp_path / "own"
+    for folder in (operators, own):
+        folder.mkdir()
+    (own / "loud.py").write_text(LOUD)
+    up = start("up", cwd=operators)
+    nats = ["--nats", await server_of(up)]
+    access = Access.load(operators / OPERATOR)
+    access.grant(own / "ann.creds", [Role.CONSOLE], ["ann"])
+    for name in ("shouter", "other"):
+        access.grant(own / f"{name}.creds", [Role.SPECIALIST], [name])
+    ann, worker = [*nats, "--creds", "ann.creds"], ["attach", "./loud.py", *nats]
+
+    refused = await call(*worker, "--creds", "shouter.creds", cwd=own)
+    assert "contract of shouter is not on the board" in refused.err, refused
+    refused = await call(*worker, "--creds", "other.creds", cwd=own)
+    assert "the credentials are for another specialist, or another board" in refused.err, refused
+    assert (await call("offer", str(own / "loud.py"), cwd=operators)).code == 0
+    attached = start(*worker, "--creds", "shouter.creds", cwd=own)
+    assert "`blackboard offer` puts it there" in await attached.says("attached to board")
+
+    asked = await call("publish", "loud", "text=hello", "--run", "hello", "--wait", "--no-input", *ann, cwd=own)
+    assert asked.code == 7, asked
+    waits = await call("inbox", *ann, cwd=own)
+    assert "approve hello" in waits.out, waits
+    assert "--creds ann.creds" in waits.out, waits
+    said = await call("publish", "loud", "text=hello", "--yes", "--wait", *ann, cwd=own)
+    assert (said.code, "HELLO" in said.out) == (0, True), said
+
+    seen = await call("runs", *nats, "--creds", "shouter.creds", cwd=own)
+    assert (seen.code, "'specialist shouter on board main'" in seen.err, "not read it" in seen.err) == (1, True, True)
+    for verb in ("create", "supervise"):
+        told = await call(verb, *nats, "--creds", "shouter.creds", cwd=own)
+        assert (told.code, "there is no board" in told.err) == (1, False), told
+        assert "may not publish" in told.err, told
+    looked = await call("doctor", *nats, cwd=own)
+    assert "give other credentials, with --creds" in looked.out, looked
+
+
+def test_keys_of_another_user_are_not_at_hand() -> None:
+    url = "nats://127.0.0.1:4222"
+    with tempfile.TemporaryDirectory() as place:  # not in pytest's folder, which another user may not enter
+        os.chmod(place, 0o755)
+        directory = Path(place) / OPERATOR
+        Access.init(directory)
+        (directory.parent / "server.json").write_text('{"port": 4222, "pid": null}')
+        assert find_access(url, place) is not None
+        root = os.geteuid() == 0
+        if root:
+            os.seteuid(NOBODY)
+        else:
+            directory.chmod(0)
+        try:
+            assert find_access(url, place) is None
+        finally:
+            if root:
+                os.seteuid(0)
+            directory.chmod(0o700)
