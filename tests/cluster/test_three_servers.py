@@ -99,6 +99,6 @@ async def test_who_may_not_make_a_board_says_who_does(tmp_path: Path) -> None:
     access.grant(creds, [Role.SUPERVISOR], ["supervisor"])
     with EmbeddedServer(tmp_path / "server", access.server_settings(tmp_path / "jwt")) as server:
         told = await call("create", "--nats", server.url, "--creds", str(creds))
-        assert (told.code, told.err.count("\n"), "blackboard create" in told.err) == (1, 1, True), told
+        assert (told.code, told.err.count("\n"), "blackboard create" in told.err) == (69, 1, True), told
         by_admin = await call("create", "--nats", server.url, BLACKBOARD_ACCESS=str(tmp_path / "access"))
         assert by_admin.code == 0, by_admin
