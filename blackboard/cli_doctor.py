@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
-    from blackboard.jetstream_check import Found
+    from blackboard.jetstream_check import Copies, Found
     from blackboard.nats_connection import Connection
     from blackboard.settings import Settings
 
@@ -21,6 +21,9 @@ NEARLY_FULL = 0.9
 FIX = "blackboard doctor --fix"
 ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
+
+DOWN = "start what is down; if nothing is, ask again in 10 s"
+BEHIND = "a server catches up by itself: ask again in 10 s, else look into its log"
 
 
 class Finding(Struct, frozen=True):
@@ -57,6 +60,7 @@ def _installation() -> Iterator[Finding]:
 async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
     from blackboard.jetstream_streams import NoBoard
     from blackboard.log import LogError, NotPermitted
+    from blackboard.queue import QueueUnavailable
     from blackboard.server import ServerError
 
     try:
@@ -69,7 +73,7 @@ async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
         async for finding in _on_server(settings):
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
-    except LogError as error:
+    except (LogError, QueueUnavailable) as error:
         if not any(finding.state == "problem" for finding in findings):  # else it says the same in other words
             what, fix_ = "server", "start it, or name another with --nats"
             if isinstance(error, NoBoard):
@@ -118,9 +122,27 @@ def _of_stream(found: "Found", disposable: bool) -> Iterator[Finding]:
         yield Finding(what, "warning", f"nothing here knows the setting {name}", "turn it off, or upgrade blackboard")
     if found.refused:
         yield Finding(what, "warning", f"its settings cannot be seen: {found.refused}", "look as the administrator")
-    if found.config and not found.deviations:
-        count = found.config.get("num_replicas", 1)
+    whole = True
+    for finding in _of_copies(what, found.copies) if found.copies else ():
+        whole = False
+        yield finding
+    if found.copies and whole and not found.deviations:
+        count = found.copies.wanted
         yield Finding(what, "ok", f"as a board needs it, {count} {'copy' if count == 1 else 'copies'} of each message")
+
+
+def _of_copies(what: str, copies: "Copies") -> Iterator[Finding]:
+    """Nothing where each of its servers is there and has all."""
+    away, behind, wanted = ", ".join(copies.away), ", ".join(copies.behind), copies.wanted
+    if not copies.writable:
+        detail = f"nothing can be written: of its {wanted} servers {wanted // 2 + 1} must be there, and one must lead"
+        yield Finding(what, "problem", f"{detail}; not heard: {away or 'who leads'}", DOWN)
+    elif away:
+        yield Finding(
+            what, "warning", f"{wanted - len(copies.away)} of {wanted} copies are kept; not heard: {away}", DOWN
+        )
+    if behind:
+        yield Finding(what, "warning", f"not all of its servers have all of it; behind: {behind}", BEHIND)
 
 
 async def _disks(system: "Connection") -> AsyncIterator[Finding]:
