@@ -1,6 +1,8 @@
 """`blackboard doctor`: what could keep this installation or this board from working, each with its fix."""
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 MARKS = {"ok": "ok  ", "warning": "warn", "problem": "FAIL"}
 
 NEARLY_FULL = 0.9
+QUEUE_BACK_S = 8.0
+"""Within how many seconds an active supervisor has made a lost task queue anew: it looks every 3 s."""
 FIX = "blackboard doctor --fix"
 ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
@@ -99,7 +103,12 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
         mended = await mend(connection, subjects) if fix else []
         for one in mended:
             yield Finding(f"stream {one.stream}", "ok", f"mended: {one.what}, and is now")
-        for found in await look(connection, subjects):
+        seen, deadline = await look(connection, subjects), time.monotonic() + QUEUE_BACK_S
+        if any(one.stream == subjects.task_stream for one in mended):  # it is away, until a supervisor makes it anew
+            while not all(one.config for one in seen) and time.monotonic() < deadline:
+                await asyncio.sleep(0.3)
+                seen = await look(connection, subjects)
+        for found in seen:
             for finding in _of_stream(found, found.stream == subjects.task_stream):
                 yield finding
     finally:
@@ -179,7 +188,7 @@ async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
         try:
             yield Finding("queue", "ok", f"{len(await board.queue.keys())} tasks wait or are in work")
         except QueueGone:
-            yield Finding("queue", "problem", "no task queue: no supervisor has served yet", "blackboard supervise")
+            yield Finding("queue", "problem", "no task queue, for no supervisor serves", "blackboard supervise")
         view = await Client(board, settings.name).catalogue()
         offered = {capability for contract in view.contracts() for capability in contract.offers}
         for playbook in view.teams():

@@ -1,6 +1,7 @@
 """Each setting of a stream that a board depends on, changed alone on a live server: the board is not opened, `doctor`
 names the setting, and what it advises mends it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from blackboard import cli_doctor
 from blackboard.access import Access
 from blackboard.board import open_board
 from blackboard.jetstream_check import look
@@ -18,7 +20,9 @@ from blackboard.server import EmbeddedServer
 from blackboard.stream_deviations import FOR_GOOD, WHY
 from schemas.access import Role
 from schemas.subjects import Subjects
+from supervisor.service import Supervisor
 from tests.durability.command import command
+from tests.end_to_end.support import until
 from tests.plugins.figures import Figures
 
 
@@ -145,8 +149,9 @@ async def test_of_the_log(
 
 @pytest.mark.parametrize("case", QUEUE, ids=lambda case: case.setting)
 async def test_of_the_task_queue(
-    server: EmbeddedServer, subjects: Subjects, connection: Connection, case: Case
+    server: EmbeddedServer, subjects: Subjects, connection: Connection, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cli_doctor, "QUEUE_BACK_S", 0)  # no supervisor is there to wait for
     board, url = subjects.board, server.url
     async with open_board(url, board, create=True):
         pass
@@ -162,6 +167,29 @@ async def test_of_the_task_queue(
     async with open_board(url, board, create=True):
         assert [one.deviations for one in await look(connection, subjects)] == [[], [], []]
     assert (await advice(url, board))[0] == 0
+
+
+async def test_a_queue_that_was_removed_is_asked_for_until_a_supervisor_has_made_it_anew(
+    server: EmbeddedServer, subjects: Subjects, connection: Connection
+) -> None:
+    board, url = subjects.board, server.url
+    queue = subjects.task_stream
+    async with open_board(url, board, create=True) as opened:
+        config = (await connection.api(f"STREAM.INFO.{queue}"))["config"]
+        await connection.api(f"STREAM.UPDATE.{queue}", config | {"max_msgs": 10})
+        fixing = asyncio.create_task(command("doctor", "--fix", "--json", "--nats", url, "--board", board))
+
+        async def gone() -> bool:
+            return (await look(connection, subjects))[-1].config is None
+
+        await until(gone, "the queue to be removed")
+        stop = asyncio.Event()
+        serving = asyncio.create_task(Supervisor(opened).run(stop))
+        told = await fixing
+        stop.set()
+        await serving
+    said = [(one["what"], one["state"]) for one in told.records]
+    assert (told.code, said.count((f"stream {queue}", "ok")), ("queue", "ok") in said) == (0, 2, True), told
 
 
 def test_every_setting_is_tried() -> None:
