@@ -137,7 +137,7 @@ def _of_stream(found: "Found", disposable: bool) -> Iterator[Finding]:
         yield finding
     if found.copies and whole and not found.deviations:
         count = found.copies.wanted
-        yield Finding(what, "ok", f"as a board needs it, {count} {'copy' if count == 1 else 'copies'} of each message")
+        yield Finding(what, "ok", f"as a board needs it, {_count(count, 'copy', 'copies')} of each message")
 
 
 def _of_copies(what: str, copies: "Copies") -> Iterator[Finding]:
@@ -182,11 +182,13 @@ async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
         except LogError:
             yield Finding("log", "ok", "this identity appends to it, and may not read it")
             return
-        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {await board.log.head()} messages")
+        messages = _count(await board.log.head(), "message")
+        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {messages}")
         last = await board.log.last(board.subjects.every("fact"))
         yield Finding("facts", "ok", f"last at {last.seq}, floor {floor_of(last)}" if last else "none yet")
         try:
-            yield Finding("queue", "ok", f"{len(await board.queue.keys())} tasks wait or are in work")
+            tasks = _count(len(await board.queue.keys()), "task")
+            yield Finding("queue", "ok", f"{tasks} waiting or in work")
         except QueueGone:
             yield Finding("queue", "problem", "no task queue, for no supervisor serves", "blackboard supervise")
         view = await Client(board, settings.name).catalogue()
@@ -197,4 +199,8 @@ async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
                 detail = f"nobody offers {', '.join(lacking)}"
                 yield Finding(f"team {playbook.team}", "warning", detail, ATTACH)
             else:
-                yield Finding(f"team {playbook.team}", "ok", f"{len(playbook.steps)} steps, all offered")
+                yield Finding(f"team {playbook.team}", "ok", f"{_count(len(playbook.steps), 'step')}, all offered")
+
+
+def _count(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what if number == 1 else several or what + 's'}"
