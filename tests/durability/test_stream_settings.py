@@ -12,6 +12,7 @@ import pytest
 from blackboard import cli_doctor
 from blackboard.access import Access
 from blackboard.board import open_board
+from blackboard.client import Client
 from blackboard.jetstream_check import look
 from blackboard.jetstream_streams import LOG_ID, StreamMismatch, board_configs, log_config, task_config
 from blackboard.log import Append
@@ -19,6 +20,8 @@ from blackboard.nats_connection import Connection, connect
 from blackboard.server import EmbeddedServer
 from blackboard.stream_deviations import FOR_GOOD, WHY
 from schemas.access import Role
+from schemas.contracts import Contract
+from schemas.playbooks import Playbook, Step
 from schemas.subjects import Subjects
 from supervisor.service import Supervisor
 from tests.durability.command import command
@@ -190,6 +193,24 @@ async def test_a_queue_that_was_removed_is_asked_for_until_a_supervisor_has_made
         await serving
     said = [(one["what"], one["state"]) for one in told.records]
     assert (told.code, said.count((f"stream {queue}", "ok")), ("queue", "ok") in said) == (0, 2, True), told
+
+
+async def test_another_number_of_copies_than_there_are_is_refused(server: EmbeddedServer, subjects: Subjects) -> None:
+    there = ["create", "--nats", server.url, "--board", subjects.board]
+    made, again, more = [await command(*there, *words) for words in ((), ("--replicas", "1"), ("--replicas", "3"))]
+    assert (made.code, again.code, made.out) == (0, 0, again.out), again
+    assert made.out.endswith("0 messages, each kept by 1 server\n")
+    assert (more.code, more.err.count("\n")) == (1, 1), more
+    assert all(f"{stream}: 1" in more.err for stream in (*subjects.kept, subjects.task_stream)), more
+
+
+async def test_a_step_alone_is_one_step(server: EmbeddedServer, subjects: Subjects) -> None:
+    async with open_board(server.url, subjects.board, create=True) as board:
+        client = Client(board, "ann")
+        await client.offer(Contract(specialist="painter", offers=["paint"]))
+        await client.teach(Playbook(team="painters", steps=[Step(id="one", capability="paint")]))
+        told = await command("doctor", "--nats", server.url, "--board", subjects.board)
+    assert "team painters: 1 step, all offered" in told.out
 
 
 def test_every_setting_is_tried() -> None:
