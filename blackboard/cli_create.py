@@ -35,10 +35,11 @@ async def _create(options: BoardOptions, replicas: int | None) -> None:
         found = {one.stream: one.copies.wanted for one in await look(connection, subjects) if one.copies}
         others = {stream: copies for stream, copies in found.items() if replicas and copies != replicas}
         if others:
+            there = ", ".join(f"{stream}: {number}" for stream, number in others.items())
+            change = " and ".join(f"`nats stream edit {stream} --replicas {replicas}`" for stream in others)
             raise StreamMismatch(
                 f"board {settings.board} exists, and create does not change how many servers keep each message "
-                f"({', '.join(f'{stream}: {copies}' for stream, copies in others.items())}): leave --replicas out, or do "
-                + " and ".join(f"`nats stream edit {stream} --replicas {replicas}`" for stream in others)
+                f"({there}): leave --replicas out, or do {change}"
             )
         async with settings.open("create", Role.ADMIN, create=True, replicas=replicas) as board:
             head = await board.log.head()
