@@ -23,7 +23,7 @@ NEARLY_FULL = 0.9
 QUEUE_BACK_S = 8.0
 """Within how many seconds an active supervisor has made a lost task queue anew: it looks every 3 s."""
 FIX = "blackboard doctor --fix"
-ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
+ANEW = "the server does not change that: backup, remove the streams, restore, as docs/backup.md says"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
 
 DOWN = "start what is down; if nothing is, ask again in 10 s"
