@@ -16,20 +16,42 @@ from schemas.access import Role
 def create(replicas: int | None, options: BoardOptions) -> None:
     """Make the board's log, task queue and blob store where they do not exist.
 
-    It needs the role admin; a supervisor with fewer rights finds them then. Where the board exists, nothing changes,
-    and the number of servers that keep it stays as it is.
+    It needs the role admin; a supervisor with fewer rights finds them then. Where the board exists, nothing changes:
+    the number of servers that keep it is told, and it is an error when --replicas asks for another.
     """
     options.run(_create(options, replicas))
 
 
 async def _create(options: BoardOptions, replicas: int | None) -> None:
+    from blackboard.jetstream_check import look
+    from blackboard.jetstream_streams import StreamMismatch
+    from blackboard.nats_connection import connect
+    from schemas.subjects import Subjects
+
     settings = options.settings()
-    async with settings.open("create", Role.ADMIN, create=True, replicas=replicas) as board:
-        head = await board.log.head()
-        options.say(
-            {"board": settings.board, "log": board.log.id, "head": head, "nats": settings.nats},
-            f"board {settings.board} is there: log id {board.log.id}, {head} messages",
-        )
+    subjects = Subjects(settings.board)
+    connection = await connect(settings.nats, "create", credentials=settings.credentials([Role.ADMIN]), ca=settings.ca)
+    try:
+        found = {one.stream: one.copies.wanted for one in await look(connection, subjects) if one.copies}
+        others = {stream: copies for stream, copies in found.items() if replicas and copies != replicas}
+        if others:
+            there = ", ".join(f"{stream}: {number}" for stream, number in others.items())
+            change = " and ".join(f"`nats stream edit {stream} --replicas {replicas}`" for stream in others)
+            raise StreamMismatch(
+                f"board {settings.board} exists, and create does not change how many servers keep each message "
+                f"({there}): leave --replicas out, or do {change}"
+            )
+        async with settings.open("create", Role.ADMIN, create=True, replicas=replicas) as board:
+            head = await board.log.head()
+            copies = (await look(connection, subjects))[0].copies
+    finally:
+        await connection.close()
+    kept = copies.wanted if copies else 0
+    options.say(
+        {"board": settings.board, "log": board.log.id, "head": head, "replicas": kept, "nats": settings.nats},
+        f"board {settings.board} is there: log id {board.log.id}, {head} messages, each kept by {kept} "
+        f"server{'s' if kept != 1 else ''}",
+    )
 
 
 @click.command(epilog="HOST is the name or address by which clients and the other servers reach a server.")

@@ -1,6 +1,8 @@
 """`blackboard doctor`: what could keep this installation or this board from working, each with its fix."""
 
+import asyncio
 import sys
+import time
 from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Literal
 
@@ -11,16 +13,21 @@ from msgspec.structs import asdict
 from blackboard.options import BoardOptions, board_options
 
 if TYPE_CHECKING:
-    from blackboard.jetstream_check import Found
+    from blackboard.jetstream_check import Copies, Found
     from blackboard.nats_connection import Connection
     from blackboard.settings import Settings
 
 MARKS = {"ok": "ok  ", "warning": "warn", "problem": "FAIL"}
 
 NEARLY_FULL = 0.9
+QUEUE_BACK_S = 8.0
+"""Within how many seconds an active supervisor has made a lost task queue anew: it looks every 3 s."""
 FIX = "blackboard doctor --fix"
-ANEW = "the server does not change that: blackboard backup, remove the stream, blackboard restore"
+ANEW = "the server does not change that: backup, remove the streams, restore, as docs/backup.md says"
 ATTACH = "blackboard attach TARGET, the team's own or a specialist that offers it"
+
+DOWN = "start what is down; if nothing is, ask again in 10 s"
+BEHIND = "a server catches up by itself: ask again in 10 s, else look into its log"
 
 
 class Finding(Struct, frozen=True):
@@ -57,6 +64,7 @@ def _installation() -> Iterator[Finding]:
 async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
     from blackboard.jetstream_streams import NoBoard
     from blackboard.log import LogError, NotPermitted
+    from blackboard.queue import QueueUnavailable
     from blackboard.server import ServerError
 
     try:
@@ -69,7 +77,7 @@ async def _board(options: BoardOptions, fix: bool) -> list[Finding]:
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
         async for finding in _on_server(settings):
             findings.append(finding)  # noqa: PERF401 - what is found before an error is told
-    except LogError as error:
+    except (LogError, QueueUnavailable) as error:
         if not any(finding.state == "problem" for finding in findings):  # else it says the same in other words
             what, fix_ = "server", "start it, or name another with --nats"
             if isinstance(error, NoBoard):
@@ -95,7 +103,12 @@ async def _streams(settings: "Settings", fix: bool) -> AsyncIterator[Finding]:
         mended = await mend(connection, subjects) if fix else []
         for one in mended:
             yield Finding(f"stream {one.stream}", "ok", f"mended: {one.what}, and is now")
-        for found in await look(connection, subjects):
+        seen, deadline = await look(connection, subjects), time.monotonic() + QUEUE_BACK_S
+        if any(one.stream == subjects.task_stream for one in mended):  # it is away, until a supervisor makes it anew
+            while not all(one.config for one in seen) and time.monotonic() < deadline:
+                await asyncio.sleep(0.3)
+                seen = await look(connection, subjects)
+        for found in seen:
             for finding in _of_stream(found, found.stream == subjects.task_stream):
                 yield finding
     finally:
@@ -118,9 +131,27 @@ def _of_stream(found: "Found", disposable: bool) -> Iterator[Finding]:
         yield Finding(what, "warning", f"nothing here knows the setting {name}", "turn it off, or upgrade blackboard")
     if found.refused:
         yield Finding(what, "warning", f"its settings cannot be seen: {found.refused}", "look as the administrator")
-    if found.config and not found.deviations:
-        count = found.config.get("num_replicas", 1)
-        yield Finding(what, "ok", f"as a board needs it, {count} {'copy' if count == 1 else 'copies'} of each message")
+    whole = True
+    for finding in _of_copies(what, found.copies) if found.copies else ():
+        whole = False
+        yield finding
+    if found.copies and whole and not found.deviations:
+        count = found.copies.wanted
+        yield Finding(what, "ok", f"as a board needs it, {_count(count, 'copy', 'copies')} of each message")
+
+
+def _of_copies(what: str, copies: "Copies") -> Iterator[Finding]:
+    """Nothing where each of its servers is there and has all."""
+    away, behind, wanted = ", ".join(copies.away), ", ".join(copies.behind), copies.wanted
+    if not copies.writable:
+        detail = f"nothing can be written: of its {wanted} servers {wanted // 2 + 1} must be there, and one must lead"
+        yield Finding(what, "problem", f"{detail}; not heard: {away or 'who leads'}", DOWN)
+    elif away:
+        yield Finding(
+            what, "warning", f"{wanted - len(copies.away)} of {wanted} copies are kept; not heard: {away}", DOWN
+        )
+    if behind:
+        yield Finding(what, "warning", f"not all of its servers have all of it; behind: {behind}", BEHIND)
 
 
 async def _disks(system: "Connection") -> AsyncIterator[Finding]:
@@ -151,13 +182,15 @@ async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
         except LogError:
             yield Finding("log", "ok", "this identity appends to it, and may not read it")
             return
-        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {await board.log.head()} messages")
+        messages = _count(await board.log.head(), "message")
+        yield Finding("log", "ok", f"{board.subjects.log_stream}, id {log_id}, {messages}")
         last = await board.log.last(board.subjects.every("fact"))
         yield Finding("facts", "ok", f"last at {last.seq}, floor {floor_of(last)}" if last else "none yet")
         try:
-            yield Finding("queue", "ok", f"{len(await board.queue.keys())} tasks wait or are in work")
+            tasks = _count(len(await board.queue.keys()), "task")
+            yield Finding("queue", "ok", f"{tasks} waiting or in work")
         except QueueGone:
-            yield Finding("queue", "problem", "no task queue: no supervisor has served yet", "blackboard supervise")
+            yield Finding("queue", "problem", "no task queue, for no supervisor serves", "blackboard supervise")
         view = await Client(board, settings.name).catalogue()
         offered = {capability for contract in view.contracts() for capability in contract.offers}
         for playbook in view.teams():
@@ -166,4 +199,8 @@ async def _on_server(settings: "Settings") -> AsyncIterator[Finding]:
                 detail = f"nobody offers {', '.join(lacking)}"
                 yield Finding(f"team {playbook.team}", "warning", detail, ATTACH)
             else:
-                yield Finding(f"team {playbook.team}", "ok", f"{len(playbook.steps)} steps, all offered")
+                yield Finding(f"team {playbook.team}", "ok", f"{_count(len(playbook.steps), 'step')}, all offered")
+
+
+def _count(number: int, what: str, several: str = "") -> str:
+    return f"{number} {what if number == 1 else several or what + 's'}"

@@ -107,6 +107,11 @@ class Connection:
         return bool(self._client._server_info.get("cluster"))
 
     @property
+    def server_name(self) -> str:
+        """The name of the server that this connection has reached."""
+        return str(self._client._server_info.get("server_name", ""))
+
+    @property
     def max_payload(self) -> int:
         """The largest message in bytes, headers included, that the server takes."""
         return self._client.max_payload

@@ -17,7 +17,7 @@ from blackboard.options import BoardOptions, board_options
 from blackboard.queue import QueueGone
 from projections.cli_text import clean, console, count, lasting
 from schemas.announcements import Announcement, read_announcement
-from schemas.codec import ends_run
+from schemas.codec import NotAFactMessage, UnknownEvent, decode_event, ends_run, facts_of
 from schemas.subjects import BOARD_RUN
 
 LISTEN_S = 0.8
@@ -27,6 +27,8 @@ PATIENCE_S = 2.5
 NOBODY = 1
 """Exit code."""
 LEFT_SHOWN = 5
+READ = ("goal", "signal", "obs", "wake", "fact")
+"""Families that hold what is decided, and what was decided about it."""
 _ORDER = {"active": 0, "standby": 1, "starting": 2, "leaving": 3}
 
 
@@ -51,6 +53,7 @@ async def _status(options: BoardOptions) -> bool:
             "head": head,
             "active": [one.name for one in said if one.role == "active"],
             "supervisors": [await _supervisor(board, one, head) for one in said],
+            "undecided": await _undecided(board, said, head),
             "unfinished": await _unfinished(board, said),
             "queue": await _queue(board),
         }
@@ -108,6 +111,31 @@ async def _supervisor(board: Board, said: Announcement, head: int) -> dict[str, 
     }
 
 
+async def _undecided(board: Board, said: Sequence[Announcement], head: int) -> dict[str, Any]:
+    """The inputs that nobody has decided up to `head`, and for how many seconds the first of them has waited. What was
+    decided is told by who decides, else by the log: by the floor of the last fact message, and by facts above it."""
+    subjects = board.subjects
+    floor = max([floor_of(await board.log.last(subjects.every("fact"))), *(one.position for one in said)])
+    inputs: dict[int, tuple[str, int]] = {}
+    cited, cursors = set[int](), Counter[str]()
+    async for messages in board.log.scan([subjects.every(family) for family in READ], after=floor, upto=head):
+        for message in messages:
+            if (address := subjects.address(message.subject)) is None:
+                continue
+            if address.family != "fact":
+                inputs[message.seq] = (address.run, message.time_ms)
+                continue
+            with contextlib.suppress(NotAFactMessage, UnknownEvent):
+                causes = [
+                    decode_event(one).cause.seq for one in facts_of(message.data, board.log.id, address.run).events
+                ]
+                cited.update(causes)
+                cursors[address.run] = causes[-1]
+    waiting = [at for seq, (run, at) in inputs.items() if seq not in cited and seq > cursors[run]]
+    seconds = max(0, round(time.time() * 1000) - waiting[0]) / 1000 if waiting else 0
+    return {"messages": len(waiting), "seconds": seconds}
+
+
 async def _unfinished(board: Board, said: Sequence[Announcement]) -> int:
     """As who is furthest says; counted where nobody says it, with the goals that nobody has decided yet."""
     told = [one for one in said if one.role != "starting"]
@@ -162,6 +190,10 @@ def _print(record: dict[str, Any]) -> None:
         "not readable": "a task queue that this identity may not read",
     }[queue["state"]]
     click.echo(clean(f"{count(record['unfinished'], 'unfinished run')}, {waiting}"))
+    undecided = record["undecided"]
+    if undecided["messages"]:
+        since = lasting(round(undecided["seconds"] * 1000))
+        click.echo(f"{count(undecided['messages'], 'message')} that nobody has decided, the first {since} ago")
     if not record["active"]:
         waits = "one that stands by takes over soon" if record["supervisors"] else "`blackboard supervise` runs one"
         click.echo(f"no supervisor is active: {waits}", err=True)

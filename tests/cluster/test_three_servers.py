@@ -27,9 +27,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 async def test_create_puts_each_stream_on_three_servers_and_is_harmless_again(cluster: Cluster) -> None:
     words = ["create", "--board", "made", "--nats", cluster.url, "--ca", cluster.ca, "--json"]
-    first, again = await call(*words), await call(*words, "--replicas", "1")
-    assert (first.code, again.code) == (0, 0), (first, again)
-    assert first.json == again.json
+    first, again, same = [await call(*words, *more) for more in ((), (), ("--replicas", "3"))]
+    assert (first.code, again.code, same.code) == (0, 0, 0), (first, again, same)
+    assert first.json == again.json == same.json
+    assert first.json["replicas"] == 3
+    fewer = await call(*words, "--replicas", "1")
+    assert (fewer.code, "nats stream edit BOARD_made --replicas 1" in fewer.json["error"]) == (1, True), fewer
     subjects = Subjects("made")
     connection = await connect(cluster.url, ca=cluster.ca)
     try:
@@ -99,6 +102,6 @@ async def test_who_may_not_make_a_board_says_who_does(tmp_path: Path) -> None:
     access.grant(creds, [Role.SUPERVISOR], ["supervisor"])
     with EmbeddedServer(tmp_path / "server", access.server_settings(tmp_path / "jwt")) as server:
         told = await call("create", "--nats", server.url, "--creds", str(creds))
-        assert (told.code, told.err.count("\n"), "blackboard create" in told.err) == (1, 1, True), told
+        assert (told.code, told.err.count("\n"), "blackboard create" in told.err) == (69, 1, True), told
         by_admin = await call("create", "--nats", server.url, BLACKBOARD_ACCESS=str(tmp_path / "access"))
         assert by_admin.code == 0, by_admin

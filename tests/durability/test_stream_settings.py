@@ -1,6 +1,7 @@
 """Each setting of a stream that a board depends on, changed alone on a live server: the board is not opened, `doctor`
 names the setting, and what it advises mends it."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -8,8 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from blackboard import cli_doctor
 from blackboard.access import Access
 from blackboard.board import open_board
+from blackboard.client import Client
 from blackboard.jetstream_check import look
 from blackboard.jetstream_streams import LOG_ID, StreamMismatch, board_configs, log_config, task_config
 from blackboard.log import Append
@@ -17,8 +20,12 @@ from blackboard.nats_connection import Connection, connect
 from blackboard.server import EmbeddedServer
 from blackboard.stream_deviations import FOR_GOOD, WHY
 from schemas.access import Role
+from schemas.contracts import Contract
+from schemas.playbooks import Playbook, Step
 from schemas.subjects import Subjects
+from supervisor.service import Supervisor
 from tests.durability.command import command
+from tests.end_to_end.support import until
 from tests.plugins.figures import Figures
 
 
@@ -145,8 +152,9 @@ async def test_of_the_log(
 
 @pytest.mark.parametrize("case", QUEUE, ids=lambda case: case.setting)
 async def test_of_the_task_queue(
-    server: EmbeddedServer, subjects: Subjects, connection: Connection, case: Case
+    server: EmbeddedServer, subjects: Subjects, connection: Connection, case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(cli_doctor, "QUEUE_BACK_S", 0)  # no supervisor is there to wait for
     board, url = subjects.board, server.url
     async with open_board(url, board, create=True):
         pass
@@ -162,6 +170,47 @@ async def test_of_the_task_queue(
     async with open_board(url, board, create=True):
         assert [one.deviations for one in await look(connection, subjects)] == [[], [], []]
     assert (await advice(url, board))[0] == 0
+
+
+async def test_a_queue_that_was_removed_is_asked_for_until_a_supervisor_has_made_it_anew(
+    server: EmbeddedServer, subjects: Subjects, connection: Connection
+) -> None:
+    board, url = subjects.board, server.url
+    queue = subjects.task_stream
+    async with open_board(url, board, create=True) as opened:
+        config = (await connection.api(f"STREAM.INFO.{queue}"))["config"]
+        await connection.api(f"STREAM.UPDATE.{queue}", config | {"max_msgs": 10})
+        fixing = asyncio.create_task(command("doctor", "--fix", "--json", "--nats", url, "--board", board))
+
+        async def gone() -> bool:
+            return (await look(connection, subjects))[-1].config is None
+
+        await until(gone, "the queue to be removed")
+        stop = asyncio.Event()
+        serving = asyncio.create_task(Supervisor(opened).run(stop))
+        told = await fixing
+        stop.set()
+        await serving
+    said = [(one["what"], one["state"]) for one in told.records]
+    assert (told.code, said.count((f"stream {queue}", "ok")), ("queue", "ok") in said) == (0, 2, True), told
+
+
+async def test_another_number_of_copies_than_there_are_is_refused(server: EmbeddedServer, subjects: Subjects) -> None:
+    there = ["create", "--nats", server.url, "--board", subjects.board]
+    made, again, more = [await command(*there, *words) for words in ((), ("--replicas", "1"), ("--replicas", "3"))]
+    assert (made.code, again.code, made.out) == (0, 0, again.out), again
+    assert made.out.endswith("0 messages, each kept by 1 server\n")
+    assert (more.code, more.err.count("\n")) == (1, 1), more
+    assert all(f"{stream}: 1" in more.err for stream in (*subjects.kept, subjects.task_stream)), more
+
+
+async def test_a_step_alone_is_one_step(server: EmbeddedServer, subjects: Subjects) -> None:
+    async with open_board(server.url, subjects.board, create=True) as board:
+        client = Client(board, "ann")
+        await client.offer(Contract(specialist="painter", offers=["paint"]))
+        await client.teach(Playbook(team="painters", steps=[Step(id="one", capability="paint")]))
+        told = await command("doctor", "--nats", server.url, "--board", subjects.board)
+    assert "team painters: 1 step, all offered" in told.out
 
 
 def test_every_setting_is_tried() -> None:

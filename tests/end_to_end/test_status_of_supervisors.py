@@ -28,6 +28,7 @@ async def test_active_standby_and_nobody(shared: Board, there: list[str], start:
     nobody = await status(there)
     assert nobody.code == 1
     assert (nobody.json["active"], nobody.json["supervisors"], nobody.json["unfinished"]) == ([], [], 0)
+    assert nobody.json["undecided"] == {"messages": 0, "seconds": 0}
 
     first = start("supervise", *there)
     await first.says("took over")
@@ -65,14 +66,22 @@ async def test_what_waits_and_how_far_behind(shared: Board, there: list[str], st
     assert told.json["queue"] == {"state": "there", "tasks": 3, "specialists": {"adder": 0, "squarer": 3}}
     assert [one["lag"]["messages"] for one in told.json["supervisors"]] == [0, 0]
 
+    assert told.json["undecided"]["messages"] == 0
+
     for program in (first, second):
         program.kill()
+    assert (await status(there)).json["undecided"] == {"messages": 0, "seconds": 0}, "all above the floor is cited"
     await client.publish("squares", {"numbers": [1], "pause_s": 0.1}, "r2")
+    await client.publish("squares", {"numbers": [1], "pause_s": 0.1}, "r3")
     alone = await status(there)
-    assert (alone.code, alone.json["unfinished"]) == (1, 2), "one goes on, one waits to be begun"
+    assert (alone.code, alone.json["unfinished"]) == (1, 3), "one goes on, two wait to be begun"
+    assert alone.json["undecided"]["messages"] == 2
+    assert 0 < alone.json["undecided"]["seconds"] < 60
     words = await call("status", *there)
     assert words.code == 1
-    assert words.out == "2 unfinished runs, 3 tasks in the queue (squarer 3)\n"
+    assert words.out.startswith(
+        "3 unfinished runs, 3 tasks in the queue (squarer 3)\n2 messages that nobody has decided, "
+    )
     assert words.err == "no supervisor is active: `blackboard supervise` runs one\n"
 
 
