@@ -61,6 +61,7 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> i
     """The exit code."""
     from blackboard import access, logs
     from blackboard.server import EmbeddedServer
+    from blackboard.server_files import make_private
 
     for team in teams:
         importlib.import_module(LOADING).check_there(team)
@@ -71,6 +72,7 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> i
     say = _Printer(options, logs.as_json())
     if options.nats:
         return await _run(options, teams, options.nats, say, stop)
+    make_private(directory)  # before anything is in it
     operator = access.of_server(directory)
     os.environ[access.ENVIRONMENT] = str(operator.directory)  # for the processes that are started here
     with EmbeddedServer(directory, lambda: operator.server_settings(directory.absolute() / "jwt")) as server:

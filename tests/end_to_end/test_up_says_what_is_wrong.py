@@ -7,7 +7,7 @@ import pytest
 
 from tests.end_to_end.support import call
 
-USAGE = 2
+USAGE, NO_BOARD = 2, 69
 
 
 @pytest.mark.parametrize(
@@ -29,3 +29,11 @@ async def test_a_worker_that_was_called_wrongly_ends_all(tmp_path: Path) -> None
     assert told.out.count("./empty.py has no specialist") == 1
     assert "given up: ended with code 2" in told.out
     assert '"pid":null' in (tmp_path / ".blackboard" / "server.json").read_text()
+
+
+@pytest.mark.parametrize("directory", [".blackboard", ".blackboard/below"])
+async def test_a_file_in_the_place_of_the_directory_is_said(tmp_path: Path, directory: str) -> None:
+    (tmp_path / ".blackboard").write_text("")
+    told = await call("up", "--dir", directory, cwd=tmp_path)
+    said = f"{directory} cannot be a directory, since a file is there: move it away, or name another with --dir"
+    assert (told.code, told.out, told.err) == (NO_BOARD, "", f"blackboard: {said}\n")
