@@ -66,12 +66,12 @@ async def test_each_step_of_a_command_uses_the_credentials_that_were_named(start
 
     seen = await call("runs", *nats, "--creds", "shouter.creds", cwd=own)
     assert (seen.code, "'specialist shouter on board main'" in seen.err, "not read it" in seen.err) == (1, True, True)
-    for verb in ("create", "supervise"):
+    for verb, what in (("create", "publish"), ("supervise", "commit facts")):
         told = await call(verb, *nats, "--creds", "shouter.creds", cwd=own)
         assert (told.code, "there is no board" in told.err) == (1, False), told
-        assert "may not publish" in told.err, told
+        assert f"may not {what}" in told.err, told
     looked = await call("doctor", *nats, cwd=own)
-    assert "give other credentials, with --creds" in looked.out, looked
+    assert "name credentials that may with --creds" in looked.out, looked
 
 
 @contextmanager
