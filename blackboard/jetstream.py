@@ -71,8 +71,7 @@ class JetStreamLog:
         return await self._appender.append(appends)
 
     async def head(self) -> int:
-        answer = await self._connection.api(f"STREAM.INFO.{self._stream}", None, self._deadline_s)
-        return int(answer["state"]["last_seq"])
+        return await self._appender.waves.gets.head()
 
     async def get(self, seq: int) -> Message | None:
         return await self._appender.waves.gets.get({"seq": seq}) if seq > 0 else None

@@ -17,6 +17,7 @@ import msgspec
 from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
+from blackboard.jetstream_streams import subjects_of
 from blackboard.log import LogDamaged, LogUnavailable, Message
 from blackboard.nats_connection import Connection, Listener
 from blackboard.nats_errors import ApiError, status_of
@@ -64,7 +65,7 @@ class Gets:
 
     async def head(self) -> int:
         """The last sequence of the stream, of the leader."""
-        answer = await self._connection.api(f"STREAM.INFO.{self._stream}")
+        answer = await self._connection.api(f"STREAM.INFO.{self._stream}", None, self._deadline_s)
         return int(answer["state"]["last_seq"])
 
     async def last_of(self, subject: str) -> Message | None:
@@ -281,7 +282,7 @@ async def last_messages(connection: Connection, stream: str, pattern: str) -> As
     """The last message of each subject that matches, in order of sequence."""
     gets = Gets(connection, stream)
     try:
-        head, subjects, found = await gets.head(), await _subjects(connection, stream, pattern), list[Message]()
+        head, subjects, found = await gets.head(), await subjects_of(connection.api, stream, pattern), list[Message]()
         for start in range(0, len(subjects), SUBJECTS):
             body = {"multi_last": subjects[start : start + SUBJECTS], "up_to_seq": head, "batch": SUBJECTS}
             asked = set(body["multi_last"])  # type: ignore[call-overload]
@@ -295,17 +296,3 @@ async def last_messages(connection: Connection, stream: str, pattern: str) -> As
             yield message
     finally:
         await gets.close()
-
-
-async def _subjects(connection: Connection, stream: str, pattern: str) -> list[str]:
-    found: list[str] = []
-    total = 1
-    while len(found) < total:
-        body = {"subjects_filter": pattern, "offset": len(found)}
-        answer = await connection.api(f"STREAM.INFO.{stream}", body)
-        page = answer["state"].get("subjects") or {}
-        total = int(answer.get("total", 0))
-        found += page
-        if not page:
-            break
-    return found

@@ -14,7 +14,7 @@ from nats.aio.msg import Msg
 
 from blackboard import jetstream_wire as wire
 from blackboard.jetstream_pull import JetStreamDelivery, Puller, task_key
-from blackboard.jetstream_streams import make_stream, task_config
+from blackboard.jetstream_streams import make_stream, subjects_of, task_config
 from blackboard.log import LogFull, LogUnavailable
 from blackboard.nats_connection import Connection
 from blackboard.nats_errors import ApiError, Disconnected, refusal, status_of
@@ -109,18 +109,8 @@ class JetStreamQueue:
                 self._connection.answers.forget(token)
 
     async def keys(self) -> set[TaskKey]:
-        found: set[TaskKey] = set()
-        offset, total = 0, 1
-        while offset < total:
-            body = {"subjects_filter": self._subjects.tasks, "offset": offset}
-            answer = await self._api(f"STREAM.INFO.{self._stream}", body)
-            page = answer["state"].get("subjects") or {}
-            found.update(key for subject in page if (key := task_key(subject)))
-            total = int(answer.get("total", 0))
-            offset += len(page)
-            if not page:
-                break  # others emptied the queue while we turned its pages
-        return found
+        subjects = await subjects_of(self._api, self._stream, self._subjects.tasks)
+        return {key for subject in subjects if (key := task_key(subject))}
 
     async def remove(self, keys: Iterable[TaskKey]) -> None:
         await asyncio.gather(*(self._remove(self._subjects.task(*key)) for key in keys))

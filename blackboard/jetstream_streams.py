@@ -4,7 +4,7 @@ Source: docs/protocol.md, sections Subjects and Streams.
 """
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from blackboard import jetstream_wire as wire
@@ -22,6 +22,9 @@ RESTORING = "blackboard-restoring"
 """The key in a stream's metadata that says that a restore is not complete."""
 
 _NANOSECONDS = 1_000_000_000
+
+Api = Callable[[str, dict[str, Any]], Awaitable[dict[str, Any]]]
+"""Asks JetStream's API: the verb with what it is about, and the body."""
 
 _NEVER = {
     # Each of these is a way around the permissions: a header of a message would write, replace or remove another one.
@@ -158,6 +161,20 @@ def check_stream(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> None
         raise StreamMismatch(
             f"stream {expected['name']} is not what a board needs: {said}; `blackboard doctor` says how to mend it"
         )
+
+
+async def subjects_of(api: Api, stream: str, pattern: str) -> list[str]:
+    """The subjects below `pattern` of which the stream has messages, a page of them at a time."""
+    found: list[str] = []
+    total = 1
+    while len(found) < total:
+        answer = await api(f"STREAM.INFO.{stream}", {"subjects_filter": pattern, "offset": len(found)})
+        page = answer["state"].get("subjects") or {}
+        total = int(answer.get("total", 0))
+        found += page
+        if not page:
+            break  # the stream lost some while its pages were turned
+    return found
 
 
 async def make_log(connection: Connection, subjects: Subjects, replicas: int = 1) -> str:

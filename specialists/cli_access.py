@@ -146,7 +146,7 @@ async def _revoke(
 ) -> None:
     from blackboard.access import tell
     from blackboard.client import BadInput
-    from blackboard.log import LogError
+    from blackboard.log import LogError, LogUnavailable
     from blackboard.server import ServerError
 
     found, of_target = _load(directory), {*_names(name)}
@@ -166,8 +166,7 @@ async def _revoke(
         await tell(settings.nats, found, accounts, settings.ca)
     except (LogError, ServerError) as error:
         untold = f"{name}: {len(keys)} marked as revoked, but no server knows it yet: say it again when it is there"
-        error.args = (f"{untold} ({error})",)
-        raise
+        raise LogUnavailable(f"{untold} ({error})") from error
     options.say({"name": name, "revoked": keys}, f"{name}: {len(keys)} revoked, and the server was told")
 
 
