@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from blackboard.credentials import Credentials, Key, inbox_of, signed, tags_of, write_private
+from blackboard.credentials import Credentials, Key, inbox_of, private_file, signed, tags_of, write_private
 from blackboard.log import LogError
 from blackboard.nats_connection import connect
 from blackboard.server_files import MAX_PAYLOAD_BYTES, read_state
@@ -183,16 +183,34 @@ class Access:
         self, path: Path, roles: Sequence[Role], names: Sequence[str], board: str = "main", expires_s: int = 0
     ) -> Credentials:
         """Write new credentials into the file `path`, which only its owner can read, and remember whose they are.
-        Raises AccessError where the file is there, ValueError, BadName."""
-        if path.exists():
-            raise AccessError(f"{path} is there already: name another with --out, or remove it")
+        Raises AccessError where the file is there or cannot be written, ValueError, BadName."""
         given = self.credentials(roles, names, board, expires_s)
         at_s = _now_s()
         made = Granted(given.public, tuple(roles), tuple(names), board, at_s, 0, at_s + expires_s if expires_s else 0)
-        with self._alone():
-            self._remember([*self.granted(), made])
-        write_private(path, given.text)
+        try:
+            with self._alone():
+                if path.exists():
+                    raise AccessError(f"{path} is there already: name another with --out, or remove it")
+                self._hand_out(path, given, made)
+        except OSError as error:
+            raise AccessError(
+                f"nothing is granted, since {error.filename or path} cannot be written ({error.strerror}): mend that, "
+                "or name another file with --out"
+            ) from None
         return given
+
+    def _hand_out(self, path: Path, given: Credentials, made: Granted) -> None:
+        """Remembered before a secret is on the disk, also where this process ends in between: of one that is not
+        remembered nobody could take anything back. Raises OSError, and then nothing is remembered and no file there."""
+        before = self.granted()
+        try:
+            with private_file(path) as file:
+                self._remember([*before, made])
+                file.write(given.text)
+        except OSError:
+            with contextlib.suppress(OSError):
+                self._remember(before)
+            raise
 
     def granted(self) -> list[Granted]:
         """All that were granted something, the revoked ones too. Raises AccessError."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
@@ -12,8 +13,11 @@ from pathlib import Path
 
 import click
 
-from blackboard.options import BoardOptions, board_options
+from blackboard.options import USAGE, BoardOptions, board_options
 from schemas.access import Role
+
+LOADING = "specialists.loading"
+"""Knows what TEAMS may be; by name, as the table of verbs names the upper folders."""
 
 
 @click.command()
@@ -28,8 +32,7 @@ def up(teams: tuple[str, ...], directory: str, options: BoardOptions) -> None:
     all others need credentials (`blackboard access grant`). Ctrl-C stops all of it in order; what lies in the directory
     stays.
     """
-    if not options.run(_up(options, teams, Path(directory))):
-        sys.exit(1)
+    sys.exit(options.run(_up(options, teams, Path(directory))))
 
 
 class _Printer:
@@ -54,10 +57,14 @@ def _object(name: str, line: str) -> str:
     return json.dumps({"process": name, **(said if isinstance(said, dict) else {"message": line})})
 
 
-async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> bool:
+async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> int:
+    """The exit code."""
     from blackboard import access, logs
     from blackboard.server import EmbeddedServer
+    from blackboard.server_files import make_private
 
+    for team in teams:
+        importlib.import_module(LOADING).check_there(team)
     stop = asyncio.Event()
     for received in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(received, stop.set)
@@ -65,6 +72,7 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> b
     say = _Printer(options, logs.as_json())
     if options.nats:
         return await _run(options, teams, options.nats, say, stop)
+    make_private(directory)  # before anything is in it
     operator = access.of_server(directory)
     os.environ[access.ENVIRONMENT] = str(operator.directory)  # for the processes that are started here
     with EmbeddedServer(directory, lambda: operator.server_settings(directory.absolute() / "jwt")) as server:
@@ -79,8 +87,8 @@ async def _up(options: BoardOptions, teams: Sequence[str], directory: Path) -> b
                 await watching
 
 
-async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Printer, stop: asyncio.Event) -> bool:
-    """Keep supervisor and workers running until `stop`; whether none of them had to be given up."""
+async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Printer, stop: asyncio.Event) -> int:
+    """Keep supervisor and workers running until `stop`, or until one of them was called wrongly; the exit code."""
     from blackboard.processes import KeptProcess
     from blackboard.settings import load
 
@@ -101,9 +109,13 @@ async def _run(options: BoardOptions, teams: Sequence[str], url: str, say: _Prin
     while running and not stopping.done():  # one that was given up does not end the others
         done, _ = await asyncio.wait({*running, stopping}, return_when=asyncio.FIRST_COMPLETED)
         running -= done
+        if any(process.called_wrongly for process in processes):
+            break
     for task in (*keeping, stopping):
         task.cancel()
     for process in reversed(processes):
         await process.stop()
     await asyncio.gather(*keeping, return_exceptions=True)
-    return not any(process.given_up for process in processes)
+    if any(process.called_wrongly for process in processes):
+        return USAGE
+    return 1 if any(process.given_up for process in processes) else 0

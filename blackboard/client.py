@@ -35,7 +35,7 @@ from schemas.goals import GOAL_LIMIT, Artefact, Budget, Goal, explain
 from schemas.inputs import Answer, Approve, Cancel, Deny, Observation, Signal
 from schemas.playbooks import Playbook, read_playbook
 from schemas.subjects import BOARD_RUN, token
-from schemas.validation import violation
+from schemas.validation import in_words
 
 _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]+")
 
@@ -135,7 +135,7 @@ class Client:
         raise BadInput(f"no team {team!r} on this board (teams: {known}); `blackboard up TEAM` brings one")
 
     async def _check_goal(self, team: str, input: dict[str, Any]) -> None:
-        if problem := violation((await self.playbook(team)).input, input):
+        if problem := in_words((await self.playbook(team)).input, input):
             raise BadInput(f"the input of team {team!r}: {problem}; `blackboard schema {team}` shows what it takes")
 
     async def _check_unused(self, run: str) -> None:
@@ -167,7 +167,7 @@ class Client:
         if asked := await self._asked(run, gate, digest):
             if asked.schema is None:
                 raise BadInput(f"gate {gate!r} asks for no value: approve or deny it")
-            if broken := violation(asked.schema, value):
+            if broken := in_words(asked.schema, value):
                 raise BadInput(f"the answer to {gate!r}: {broken}; its schema is {encode(asked.schema).decode()}")
         return await self._signal(run, Answer(gate=gate, digest=digest, value=value))
 

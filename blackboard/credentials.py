@@ -6,13 +6,14 @@ Source: NATS architecture decision record 14 (JWT library) and the reference `na
 """
 
 import base64
+import contextlib
 import hashlib
 import itertools
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import IO, Any, NamedTuple, Self
 
 import nkeys
 from nacl.signing import SigningKey
@@ -161,14 +162,26 @@ def read_credentials(path: Path | str) -> Credentials:
     return credentials
 
 
-def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, in one step. Raises OSError."""
+@contextlib.contextmanager
+def private_file(path: Path) -> Iterator[IO[str]]:
+    """A file that only its owner can read. It is at `path` once the block has ended; where that fails, none is. Raises
+    OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(f".{path.name}.new")
     fresh.unlink(missing_ok=True)
-    with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+    try:
+        with open(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            yield file
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file that only its owner can read, in one step. Raises OSError."""
+    with private_file(path) as file:
         file.write(text)
-    fresh.replace(path)
 
 
 def _json(value: Any) -> bytes:

@@ -66,7 +66,7 @@ class Connection:
     # Life
 
     async def open(self, name: str, timeout_s: float, *, ca: str = "", **options: Any) -> None:
-        """Connect and check the server; see `connect`. Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+        """Connect and check the server; see `connect`, also for what is raised."""
         if self._credentials:
             options |= {
                 "user_credentials": RawCredentials(self._credentials.text),
@@ -318,7 +318,7 @@ async def connect(
     `credentials` say who that is. `ca` is the file of the authorities that may vouch for the server; with one, or where
     the URL begins with tls://, nothing is said to a server without TLS. `options` go to nats-py: `user`, `password`,
     `inbox_prefix`. Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials
-    and ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted.
+    ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted, and BadAddress.
     """
     connection = Connection(url, credentials)
     await connection.open(name, timeout_s, ca=ca, **options)

@@ -13,11 +13,12 @@ from nats.protocol.parser import PERMISSIONS_ERR, STALE_CONNECTION
 
 from blackboard import nats_tls as tls
 from blackboard.log import LogUnavailable, NotPermitted
-from blackboard.nats_errors import ServerUnsuitable
+from blackboard.nats_errors import BadAddress, ServerUnsuitable
 
 OLDEST_SERVER = (2, 15)
 """Earlier servers can lose acknowledged writes on power failure even with `sync_interval: always`."""
 
+SCHEMES = ("nats", "tls", "ws", "wss")
 PING_INTERVAL_S = 5
 RECONNECT_PAUSE_S = 0.1
 _TOLD_BY_NATS = (PERMISSIONS_ERR, STALE_CONNECTION)
@@ -96,7 +97,8 @@ async def dial(
     **options: Any,
 ) -> None:
     """Connect `client` and check the server. `on_error` hears of every error, then and later. `ca`: see `connect`.
-    Raises LogUnavailable, NotPermitted, ServerUnsuitable."""
+    Raises LogUnavailable, NotPermitted, ServerUnsuitable, BadAddress."""
+    _check_address(client, url)
     if tls.is_required(url, ca):  # else nats-py makes one where the server asks for TLS
         client.tls_only = True
         try:
@@ -135,6 +137,24 @@ async def dial(
     refused.cancel()
     connecting.result()
     await _check_server(client, url)
+
+
+def _check_address(client: Client, url: str) -> None:
+    """Raises BadAddress; nats-py would look for a host with the name of a scheme that it does not know."""
+    schemes = set()
+    for one in url.split(","):
+        scheme, there, _ = one.strip().partition("://")
+        if there and scheme not in SCHEMES:
+            raise BadAddress(
+                f"{one!r} is no address of a NATS server: {scheme!r} is none of {', '.join(SCHEMES)}; write "
+                "nats://host:port"
+            )
+        try:
+            schemes.add(client._parse_server_uri(one).scheme)
+        except errors.Error:
+            raise BadAddress(f"{one!r} is no address of a NATS server: write nats://host:port") from None
+    if schemes & {"ws", "wss"} and schemes & {"nats", "tls"}:
+        raise BadAddress(f"{url!r} names servers with WebSocket and without: name those of one kind")
 
 
 def _distrust(client: Client, ca: str, error: Exception) -> str:

@@ -29,6 +29,12 @@ class ServerUnsuitable(LogError):
     """The server cannot carry a board; the text says why."""
 
 
+class BadAddress(LogError):
+    """What should be the address of a server is none; the text says why."""
+
+    exit_code = 2
+
+
 class ApiError(LogError):
     """The JetStream API refused a request; `err_code` is the server's number for the reason."""
 

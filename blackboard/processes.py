@@ -1,10 +1,12 @@
-"""Processes that are kept running: started again with back-off when they end, given up when they end too often."""
+"""Processes that are kept running: started again with back-off when they end, given up when they end too often or when
+their call is wrong."""
 
 import asyncio
 import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 
+from blackboard.options import USAGE
 from blackboard.server import die_with_parent
 
 DEATHS, WITHIN_S = 5, 60.0
@@ -23,7 +25,7 @@ class KeptProcess:
     def __init__(self, name: str, command: Sequence[str], say: Callable[[str, str], None]) -> None:
         self.name, self._command, self._say = name, list(command), say
         self._process: asyncio.subprocess.Process | None = None
-        self.given_up = False
+        self.given_up = self.called_wrongly = False
 
     @property
     def pid(self) -> int | None:
@@ -36,6 +38,10 @@ class KeptProcess:
         deaths: list[float] = []
         while True:
             code = await self._run_once()
+            if code == USAGE:
+                self.called_wrongly = True
+                self._say(self.name, f"given up: ended with code {code}, and would again")
+                return
             now = time.monotonic()
             deaths = [at for at in deaths if now - at < WITHIN_S] + [now]
             if len(deaths) >= DEATHS:

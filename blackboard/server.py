@@ -18,6 +18,7 @@ from blackboard.server_files import (
     STATE_FILE,
     ServerError,
     State,
+    is_anothers,
     last_line,
     lock,
     read_port,
@@ -196,4 +197,9 @@ def find_url(nats: str | None = None, cwd: Path | str = ".") -> str:
             if state.pid is None or not is_alive(state.pid):
                 raise ServerError(f"the board in {directory / DIRECTORY} does not run: start it with `blackboard up`")
             return state.url
+        if is_anothers(directory / DIRECTORY):
+            raise ServerError(
+                f"the board in {directory / DIRECTORY} belongs to another user: name its server with --nats, and the "
+                "credentials that its operator gave you with --creds"
+            )
     raise ServerError(f"no board here: start one with `blackboard up`, or name a server with --nats or ${ENVIRONMENT}")

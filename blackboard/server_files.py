@@ -7,6 +7,7 @@ pid, so that a server whose parent was killed can be ended.
 import fcntl
 import json
 import os
+import stat
 from pathlib import Path
 from typing import IO
 
@@ -47,10 +48,47 @@ def write_state(directory: Path, state: State) -> None:
     fresh.replace(directory / STATE_FILE)
 
 
+def is_anothers(directory: Path) -> bool:
+    """Whether it is there, and this user may not look into it."""
+    try:
+        with (directory / STATE_FILE).open("rb"):
+            return False
+    except PermissionError:
+        return os.path.isdir(directory)  # Path.is_dir raises where it may not look
+    except OSError:
+        return False
+
+
+def is_writable(directory: Path) -> bool:
+    """Whether it is a directory in which this user may make files."""
+    effective = os.access in os.supports_effective_ids
+    return os.path.isdir(directory) and os.access(directory, os.W_OK | os.X_OK, effective_ids=effective)
+
+
+def make_private(directory: Path) -> None:
+    """Make the directory, for this user alone, who is the operator of what is in it. Raises ServerError."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        about = directory.stat()
+        if about.st_uid == os.geteuid() and stat.S_IMODE(about.st_mode) != 0o700:
+            directory.chmod(0o700)
+    except (FileExistsError, NotADirectoryError):
+        raise ServerError(
+            f"{directory} cannot be a directory, since a file is there: move it away, or name another with --dir"
+        ) from None
+    except OSError as error:
+        raise ServerError(f"{directory} cannot be made ({error.strerror}): name another with --dir") from None
+    if not is_writable(directory):
+        raise ServerError(
+            f"{directory} belongs to another user: use the board in it with --nats and --creds, or name another "
+            "directory with --dir"
+        )
+
+
 def lock(directory: Path) -> IO[str]:
     """Take the directory, until what is returned is closed or the process ends. Raises ServerError naming the process
-    that has it."""
-    directory.mkdir(parents=True, exist_ok=True)
+    that has it, or saying why there is none."""
+    make_private(directory)
     held = (directory / "lock").open("a+")
     try:
         fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)

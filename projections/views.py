@@ -18,6 +18,7 @@ from eventsourcing.popo import POPOTrackingRecorder
 from eventsourcing.sqlite import SQLiteCursor, SQLiteDatastore, SQLiteTrackingRecorder
 from msgspec.structs import asdict, fields
 
+from blackboard.server_files import is_writable
 from projections.run_row import RunRow
 
 FOLDER = Path("views")
@@ -181,10 +182,10 @@ def _values(cursor: SQLiteCursor, statement: str) -> list[Any]:
 
 def view_path(board: str, log: str, cwd: Path | str = ".") -> Path:
     """Where the view of a board's log lies: with the data of the embedded server of `cwd` or the nearest parent; where
-    there is none, in the user's cache."""
+    there is none, or it is another user's, in the user's cache."""
     here, name = Path(cwd).absolute(), f"{board}-{log}.sqlite"
     for directory in [here, *here.parents]:
-        if (directory / ".blackboard").is_dir():
+        if is_writable(directory / ".blackboard"):
             return directory / ".blackboard" / FOLDER / name
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "blackboard" / FOLDER / name

@@ -37,13 +37,31 @@ def _refuse(uri: str) -> Any:
 
 def violation(schema: dict[str, Any], value: Any) -> str | None:
     """The first way, in order of paths, in which `value` breaks `schema`; None when it satisfies it."""
-    validator = validator_for(schema)
-    if validator.is_valid(value):
+    error = _first(schema, value)
+    return None if error is None else _recorded(error)
+
+
+def in_words(schema: dict[str, Any], value: Any) -> str | None:
+    """The same for people, and not for the log: a field that is missing or unknown is named, as `explain` names it."""
+    error = _first(schema, value)
+    if error is None:
         return None
-    return min(
-        f"{_pointer(error.instance_path)} breaks {_pointer(error.schema_path)}"
-        for error in validator.iter_errors(value)
-    )
+    path = "".join(f"{part}." for part in error.instance_path)
+    match error.kind:
+        case jsonschema_rs.ValidationErrorKind.Required(property=name):
+            return f"{path}{name}"[:300] + ": is missing"
+        case jsonschema_rs.ValidationErrorKind.AdditionalProperties(unexpected=[name, *_]):
+            return f"{path}{name}"[:300] + ": is not a known field"
+    return _recorded(error)
+
+
+def _first(schema: dict[str, Any], value: Any) -> Any:
+    validator = validator_for(schema)
+    return None if validator.is_valid(value) else min(validator.iter_errors(value), key=_recorded)
+
+
+def _recorded(error: Any) -> str:
+    return f"{_pointer(error.instance_path)} breaks {_pointer(error.schema_path)}"
 
 
 def _pointer(path: Any) -> str:

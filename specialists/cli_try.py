@@ -14,7 +14,7 @@ from blackboard.client import BadInput
 from blackboard.options import BoardOptions
 from schemas.inputs import Ended, Question, ToolCalled
 from schemas.usage import Usage
-from schemas.validation import violation
+from schemas.validation import in_words
 from specialists.budget import usd_text
 from specialists.context import LocalContext
 from specialists.execution import Execution
@@ -118,7 +118,7 @@ def _answer(schema: dict[str, Any], text: str) -> Any:
     """Raises BadInput."""
     about = schema if "type" in schema else _ANY
     value = goal_input([f"answer={text}"], None, {"properties": {"answer": about}})["answer"]
-    if problem := violation(schema, value):
+    if problem := in_words(schema, value):
         raise BadInput(f"the answer: {problem}")
     return value
 

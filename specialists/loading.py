@@ -3,6 +3,7 @@
 Loading a target imports it, so it runs with the rights of whoever names it. Whatever goes wrong there is one sentence.
 """
 
+import contextlib
 import hashlib
 import importlib
 import importlib.util
@@ -43,10 +44,21 @@ def load(target: str) -> Loaded:
     """Load `./file.py:name`, `package.module:name` or `team:name` of a reference team; `name` is that of a variable or
     of a specialist. Without it: the one team of the module, else all of its specialists. Raises LoadError."""
     place, name = _parts(target)
-    if not place:
-        raise LoadError(f"{target!r} names no file and no module; write ./file.py:name or package.module:name")
-    module = _import_file(place) if place.endswith(".py") or "/" in place else _import_module(place)
+    module = _import_file(place) if _is_file(place) else _import_module(place)
     return _named(module, place, name) if name else _everything(module, place)
+
+
+def check_there(target: str) -> None:
+    """Raise the LoadError of `load` where there is no such file or module. Nothing of it runs."""
+    place, _ = _parts(target)
+    if _is_file(place):
+        _file(place)
+        return
+    top = place.partition(".")[0]  # to look further would run it
+    _search_first(str(Path.cwd()))
+    with contextlib.suppress(ValueError):  # a name that is none, of which `load` says more
+        if top and importlib.util.find_spec(top) is None:
+            raise _no_module(place, top)
 
 
 def load_specialist(target: str) -> Specialist:
@@ -68,10 +80,16 @@ def load_team(target: str) -> Team:
 def _parts(target: str) -> tuple[str, str]:
     """File or module, and name; `licences:name` is one of that team's specialists."""
     place, _, name = target.partition(":")
+    if not place:
+        raise LoadError(f"{target!r} names no file and no module; write ./file.py:name or package.module:name")
     if place not in TEAMS:
         return place, name
     module, _, variable = TEAMS[place].rpartition(":")
     return module, name or variable
+
+
+def _is_file(place: str) -> bool:
+    return place.endswith(".py") or "/" in place
 
 
 def _choices(target: str, found: Iterable[Specialist]) -> str:
@@ -82,12 +100,17 @@ def _choices(target: str, found: Iterable[Specialist]) -> str:
 # --- importing --------------------------------------------------------------------------------------------------------
 
 
-def _import_file(place: str) -> ModuleType:
+def _file(place: str) -> Path:
     path = Path(place).expanduser().absolute()
     if not path.is_file():
         raise LoadError(f"there is no file {place}")
     if path.suffix != ".py":
         raise LoadError(f"{place} is no Python file; its name must end in .py")
+    return path
+
+
+def _import_file(place: str) -> ModuleType:
+    path = _file(place)
     name = f"{path.stem}_{hashlib.sha256(os.fsencode(path)).hexdigest()[:8]}"
     spec = importlib.util.spec_from_file_location(name, path)
     assert spec is not None, "a name that ends in .py has a loader"
@@ -109,12 +132,16 @@ def _import_module(place: str) -> ModuleType:
         return importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{place}.".startswith(f"{error.name}."):
-            known = ", ".join(sorted(TEAMS))
-            advice = f"a file is ./{place}.py, a module package.module, a reference team one of: {known}"
-            raise LoadError(f"there is no module {error.name!r}; {advice}") from None
+            raise _no_module(place, error.name) from None
         raise _failed(place, error, "") from error
     except (Exception, SystemExit) as error:
         raise _failed(place, error, "") from error
+
+
+def _no_module(place: str, name: str) -> LoadError:
+    known = ", ".join(sorted(TEAMS))
+    advice = f"a file is ./{place}.py, a module package.module, a reference team one of: {known}"
+    return LoadError(f"there is no module {name!r}; {advice}")
 
 
 def _search_first(folder: str) -> None:

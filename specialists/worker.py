@@ -27,6 +27,7 @@ from schemas.usage import Usage
 from specialists.context import WorkContext
 from specialists.execution import Execution
 from specialists.mcp_tools import Servers, check_pinned
+from specialists.outages import Outages
 from specialists.signature import BadSpecialist
 from specialists.spans import end_of_execution, execution_span
 from specialists.specialist import Specialist
@@ -52,13 +53,15 @@ def random_execution() -> str:
 @dataclass(frozen=True)
 class Timing:
     """In seconds. `started_after_s`: work after which the board is told that it goes on. `grace_s`: for a coroutine to
-    end after it was cancelled. `backoff_s`: the first and the longest pause while the board does not answer."""
+    end after it was cancelled. `backoff_s`: the first and the longest pause while the board does not answer.
+    `queue_s`: for the supervisor to make a queue that is gone, before that is worth a warning."""
 
     pull_s: float = 5.0
     heartbeat_s: float = ACK_WAIT_S / 3
     started_after_s: float = 1.0
     grace_s: float = 1.0
     backoff_s: tuple[float, float] = (0.2, 2.0)
+    queue_s: float = 10.0
 
 
 class Job:
@@ -120,7 +123,7 @@ class Worker:
         self._handling: set[asyncio.Task[None]] = set()
         self._stopping, self._giving_up, self._failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._failure: BaseException | None = None
-        self._outages: dict[str, int] = {}
+        self._outages = Outages()
         self._servers, self._offered = Servers(self._specialists), False
 
     async def offer(self, catalogue: Board | None = None) -> None:
@@ -202,11 +205,12 @@ class Worker:
             try:
                 delivery = await self._unless_stopping(self._board.queue.pull(specialist.name, self._timing.pull_s))
                 if tells:
-                    self._back(f"the queue of {specialist.name}")
+                    self._outages.back(f"the queue of {specialist.name}")
                 pauses = self._pauses()
             except (QueueGone, QueueUnavailable) as error:
-                if tells:
-                    self._away(f"the queue of {specialist.name}", error)
+                if tells:  # a queue that is gone is made anew, as after each start of the server, which has lost it
+                    patience_s = self._timing.queue_s if isinstance(error, QueueGone) else 0
+                    self._outages.away(f"the queue of {specialist.name}", error, patience_s)
                 await self._unless_stopping(asyncio.sleep(next(pauses)))
             job = await self._admit(specialist, delivery) if delivery else None
             if job is None:
@@ -229,7 +233,9 @@ class Worker:
             await delivery.ack()
             return None
         if self._is_foreign(task):
-            self._away("the log of the tasks", f"log {task.log} is not ours; attach again if the board was made anew")
+            self._outages.away(
+                "the log of the tasks", f"log {task.log} is not ours; attach again if the board was made anew"
+            )
             await delivery.release(self._timing.backoff_s[1])
             return None
         if (known := self._jobs.get(delivery.key)) is not None:
@@ -342,10 +348,10 @@ class Worker:
         for pause in self._pauses():
             try:
                 outcome = (await self._board.log.append(append))[0]
-                self._back("the log")
+                self._outages.back("the log")
                 return isinstance(outcome, Stored)
             except LogUnavailable as error:
-                self._away("the log", error)
+                self._outages.away("the log", error)
             if isinstance(observation, Progress):
                 break
             await asyncio.sleep(pause)
@@ -362,10 +368,10 @@ class Worker:
         while True:
             try:
                 await self._board.log.append(*appends)
-                self._back("the log")
+                self._outages.back("the log")
                 return ended
             except LogUnavailable as error:
-                self._away("the log", error)
+                self._outages.away("the log", error)
             except TooLarge as error:
                 if not ended.claims:
                     raise
@@ -402,17 +408,6 @@ class Worker:
         while True:
             yield pause
             pause = min(pause * 2, longest)
-
-    def _away(self, what: str, why: object) -> None:
-        """Say once that something does not answer, when it did not twice: on a board that is just being made, the
-        supervisor makes the place of a new specialist a moment after its contract."""
-        self._outages[what] = self._outages.get(what, 0) + 1
-        if self._outages[what] == 2:
-            _logger.warning("%s is away: %s", what, why)
-
-    def _back(self, what: str) -> None:
-        if self._outages.pop(what, 0) >= 2:
-            _logger.warning("%s is back", what)
 
     async def _unless_stopping(self, wanted: Awaitable[T]) -> T | None:
         return await _unless(self._stopping, wanted)

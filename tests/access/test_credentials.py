@@ -3,6 +3,8 @@
 import json
 import os
 import stat
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -161,6 +163,77 @@ def test_of_all_that_is_granted_at_the_same_time_nothing_is_forgotten(access: Ac
     for thread in threads:
         thread.join()
     assert len(access.granted()) == 32
+
+
+def test_of_one_file_that_two_want_one_is_granted(access: Access, tmp_path: Path) -> None:
+    """Else the file could hold what was given to nobody, and what it holds be forgotten."""
+    begin, told = threading.Barrier(8), list[bool]()
+
+    def grant() -> None:
+        begin.wait()
+        try:
+            told.append(bool(access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])))
+        except AccessError:
+            told.append(False)
+
+    threads = [threading.Thread(target=grant) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(told), told.count(True)) == (8, 1)
+    assert [one.public for one in access.granted()] == [read_credentials(tmp_path / "ann.creds").public]
+
+
+@pytest.mark.parametrize("out", ["/proc/nope/ann.creds", "file/ann.creds"])
+def test_where_no_file_can_be_nothing_is_granted(access: Access, tmp_path: Path, out: str) -> None:
+    (tmp_path / "file").write_text("")
+    code, said = run(access, "grant", "ann", "--role", "auditor", "--out", str(tmp_path / out))
+    assert (code, len({*said.splitlines()}), "nothing is granted, since" in said) == (2, 1, True), said
+    assert access.granted() == []
+
+
+@pytest.mark.parametrize("failing", ["granted.json", "ann.creds"])
+def test_what_cannot_be_put_in_its_place_is_not_granted(
+    access: Access, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing: str
+) -> None:
+    access.grant(tmp_path / "bob.creds", [Role.AUDITOR], ["bob"])
+    replace = Path.replace
+
+    def full(path: Path, target: Path) -> Path:
+        if target.name == failing:
+            raise OSError(28, "No space left on device", str(path))
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", full)
+    with pytest.raises(AccessError, match=r"nothing is granted.*No space left on device"):
+        access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])
+    assert [one.names for one in access.granted()] == [("bob",)]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["access", "bob.creds"]
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from blackboard.access import Access
+from schemas.access import Role
+
+sys.addaudithook(lambda event, args: os._exit(9) if event == "os.rename" and str(args[1]).endswith(sys.argv[2]) else 0)
+Access.load(Path(sys.argv[1]) / "access").grant(Path(sys.argv[1]) / "ann.creds", [Role.AUDITOR], ["ann"])
+"""
+
+
+@pytest.mark.parametrize("killed", ["granted.json", "ann.creds"])
+def test_no_secret_is_on_the_disk_that_is_not_remembered(access: Access, tmp_path: Path, killed: str) -> None:
+    """Whenever the process is killed."""
+    done = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path), killed], check=False)
+    assert done.returncode == 9
+    assert not (tmp_path / "ann.creds").exists()
+    remembered = [one.public for one in access.granted()]
+    written = [path for path in tmp_path.iterdir() if path.is_file() and path.read_text()]
+    assert {read_credentials(path).public for path in written} <= {*remembered}
+    assert len(remembered) == (killed == "ann.creds")
+    access.grant(tmp_path / "ann.creds", [Role.AUDITOR], ["ann"])
 
 
 def run(access: Access, *words: str) -> tuple[int, str]:

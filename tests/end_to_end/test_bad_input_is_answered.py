@@ -82,7 +82,7 @@ async def test_the_command_says_what_is_wrong(
         (["publish", "squares", "--input", "[1]"], "the input of a goal is a JSON object"),
         (["publish", "squares", "numbers=one,two"], "the input of team 'squares': /numbers/0 breaks"),
         (["publish", "squares", "numbers"], "'numbers' is not key=value"),
-        (["publish", "squares"], "the input of team 'squares': / breaks /required"),
+        (["publish", "squares"], "the input of team 'squares': numbers: is missing; `blackboard schema squares`"),
         (["publish", "squares", "--input", f"@{large}"], "the limit is 262144"),
         (["publish", "squares", "--input", f"@{broken}"], "is not JSON"),
         (["publish", "squares", "--input", f"@{tmp_path}/none.json"], "No such file"),

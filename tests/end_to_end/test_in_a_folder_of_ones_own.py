@@ -2,10 +2,19 @@
 uses that file, and what is refused is said as it is."""
 
 import os
+import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from blackboard.access import Access, find_access
+from blackboard.server import EmbeddedServer, ServerError, find_url
+from blackboard.server_files import make_private
+from blackboard.settings import load
+from projections.views import view_path
 from schemas.access import Role
 from tests.end_to_end.support import Start, call
 from tests.end_to_end.up import OPERATOR, server_of
@@ -65,22 +74,53 @@ async def test_each_step_of_a_command_uses_the_credentials_that_were_named(start
     assert "name credentials that may with --creds" in looked.out, looked
 
 
-def test_keys_of_another_user_are_not_at_hand() -> None:
+@contextmanager
+def another_user(private: Path) -> Iterator[None]:
+    """Somebody to whom `private` belongs not; where we are not root, as if it did not."""
+    root = os.geteuid() == 0
+    if root:
+        os.seteuid(NOBODY)
+    else:
+        private.chmod(0)
+    try:
+        yield
+    finally:
+        if root:
+            os.seteuid(0)
+        private.chmod(0o700)
+
+
+@pytest.mark.parametrize("private", [".blackboard", OPERATOR])
+def test_the_board_of_another_user_is_not_at_hand(private: str, monkeypatch: pytest.MonkeyPatch) -> None:
     url = "nats://127.0.0.1:4222"
+    monkeypatch.delenv("BLACKBOARD_NATS", raising=False)
+    monkeypatch.delenv("BLACKBOARD_ACCESS", raising=False)
     with tempfile.TemporaryDirectory() as place:  # not in pytest's folder, which another user may not enter
         os.chmod(place, 0o755)
-        directory = Path(place) / OPERATOR
-        Access.init(directory)
-        (directory.parent / "server.json").write_text('{"port": 4222, "pid": null}')
+        directory = Path(place) / ".blackboard"
+        Access.init(directory / "access")
+        (directory / "server.json").write_text('{"port": 4222, "pid": null}')
+        (directory / "server.json").chmod(0o644)
         assert find_access(url, place) is not None
-        root = os.geteuid() == 0
-        if root:
-            os.seteuid(NOBODY)
-        else:
-            directory.chmod(0)
-        try:
+        directory.chmod(0o755)
+        (Path(place) / private).chmod(0o700)
+        with another_user(Path(place) / private):
             assert find_access(url, place) is None
-        finally:
-            if root:
-                os.seteuid(0)
-            directory.chmod(0o700)
+            assert load(url).nats == url
+            said = "belongs to another user: name its server" if private == ".blackboard" else "does not run"
+            with pytest.raises(ServerError, match=said):
+                find_url(cwd=place)
+            if private == ".blackboard":
+                assert directory not in view_path("main", "abc", place).parents
+                with pytest.raises(ServerError, match="belongs to another user: use the board in it"):
+                    make_private(directory)
+
+
+@pytest.mark.parametrize("mode", [None, 0o755, 0o700])
+def test_the_directory_of_a_server_is_its_owners_alone(tmp_path: Path, mode: int | None) -> None:
+    directory = tmp_path / "above" / "board"
+    if mode is not None:
+        directory.mkdir(parents=True)
+        directory.chmod(mode)
+    with EmbeddedServer(directory):
+        assert stat.S_IMODE(directory.stat().st_mode) == 0o700

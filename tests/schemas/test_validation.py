@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from schemas.validation import check_schema, violation
+from schemas.validation import check_schema, in_words, violation
 
 PERSON = {
     "type": "object",
@@ -31,6 +31,32 @@ PERSON = {
 )
 def test_first_violation_in_order_of_paths(value: Any, reason: str | None) -> None:
     assert violation(PERSON, value) == reason
+
+
+MEMBER = {
+    "type": "object",
+    "required": ["name"],
+    "properties": {"name": {"minLength": 2}},
+    "additionalProperties": False,
+}
+TEAM = {"type": "object", "required": ["lead", "place"], "properties": {"lead": MEMBER, "others": {"items": MEMBER}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ({"lead": {"name": "ab"}, "place": ""}, None),
+        ({}, "lead: is missing"),
+        ({"lead": {"name": "ab"}}, "place: is missing"),
+        ({"lead": {}, "place": ""}, "lead.name: is missing"),
+        ({"lead": {"name": "ab"}, "place": "", "others": [{"name": "ab"}, {}]}, "others.1.name: is missing"),
+        ({"lead": {"name": "ab", "naem": ""}, "place": ""}, "lead.naem: is not a known field"),
+        ({"lead": {"name": "a"}, "place": ""}, "/lead/name breaks /properties/lead/properties/name/minLength"),
+    ],
+)
+def test_people_read_the_name_of_the_field(value: Any, said: str | None) -> None:
+    assert in_words(TEAM, value) == said
+    assert (violation(TEAM, value) is None) == (said is None)
 
 
 def test_several_violations_give_one_reason_whatever_the_order_of_keys() -> None:

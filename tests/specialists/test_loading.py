@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from specialists.loading import TEAMS, LoadError, load, load_specialist, load_team
+from specialists.loading import TEAMS, LoadError, check_there, load, load_specialist, load_team
 
 _numbers = itertools.count()
 
@@ -176,3 +176,15 @@ def test_failed_import_leaves_nothing_behind(folder: Path) -> None:
     before = set(sys.modules)
     refusal(written(folder, "1 / 0"))
     assert set(sys.modules) == before
+
+
+def test_whether_a_target_is_there_is_known_before_it_runs(folder: Path) -> None:
+    exits = written(folder, "raise SystemExit(7)")
+    for there in ("licences", "licences:any", f"./{exits}:any", exits.removesuffix(".py"), "os.path", "..x"):
+        check_there(there)
+    for missing in ("nowhere", "nowhere.at.all", "./nowhere.py", "./", ""):
+        with pytest.raises(LoadError) as found:
+            load(missing)
+        with pytest.raises(LoadError) as checked:
+            check_there(missing)
+        assert str(checked.value) == str(found.value)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -391,14 +392,24 @@ async def test_cancelled_task_says_nothing(bench: Bench) -> None:
 # --- when things go away ----------------------------------------------------------------------------------------------
 
 
-async def test_queue_that_goes_and_comes_back(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
-    async with bench.working(named(echo)):
-        await bench.until(lambda: "the queue of worker is away" in caplog.text)
+@pytest.mark.parametrize(("queue_s", "levels"), [(60, [logging.INFO]), (0.1, [logging.INFO, logging.WARNING])])
+async def test_queue_that_goes_and_comes_back(
+    bench: Bench, caplog: pytest.LogCaptureFixture, queue_s: float, levels: list[int]
+) -> None:
+    """Its absence is no news at first: the supervisor makes it anew after each start of the server."""
+    caplog.set_level(logging.INFO)
+
+    def said(text: str) -> list[int]:
+        return [one.levelno for one in caplog.records if text in one.getMessage()]
+
+    async with bench.working(named(echo), timing=replace(TIMING, queue_s=queue_s)):
+        await bench.until(lambda: len(said("the queue of worker is away")) == len(levels))
         await asyncio.sleep(10 * TIMING.backoff_s[1])
         await bench.put()
         await bench.end()
         await bench.until(lambda: "the queue of worker is back" in caplog.text)
-    assert len([one for one in caplog.records if one.levelno == logging.WARNING]) == 2
+    assert said("is away") == levels
+    assert said("is back") == levels[-1:]
 
 
 async def test_end_waits_for_the_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
