@@ -271,10 +271,10 @@ FAULTS = (
     Fault(
         "other-bytes-when-repeated",
         "specialists/worker.py",
-        """                self._away("the log", error)
+        """                self._outages.away("the log", error)
             except TooLarge as error:
 """,
-        """                self._away("the log", error)
+        """                self._outages.away("the log", error)
                 ended = __import__("msgspec").structs.replace(ended, execution=self._draw_execution())
                 appends = [*appends[:-1], self._append_of(job.key.specialist, job.key.run, ended)]
             except TooLarge as error:
