@@ -22,7 +22,7 @@ from blackboard.log import LogError
 from blackboard.nats_connection import connect
 from blackboard.server_files import MAX_PAYLOAD_BYTES, read_state
 from schemas.access import RULES, Export, Role, Rule, account_of, exports, permissions
-from schemas.subjects import token
+from schemas.subjects import SUPERVISOR, token
 
 ENVIRONMENT = "BLACKBOARD_ACCESS"
 FOLDER = "access"
@@ -32,8 +32,6 @@ SMALL_PAYLOAD_BYTES = 128 * 1024
 """For identities that append no values: answers and goals are smaller."""
 CONTROL_LINE_BYTES = 64 * 1024
 """Credentials are one line when they connect: those of a worker with many specialists are longer than usual."""
-CHILDREN = "_supervisor"
-"""The author of goals that name a parent, whom supervisors believe: nobody else's name."""
 SUBSCRIPTIONS = 256
 """Of one connection; whoever follows a run needs two."""
 _NO_LIMITS = dict.fromkeys(("subs", "data", "payload", "imports", "exports", "conn", "leaf"), -1) | {"wildcards": True}
@@ -156,8 +154,8 @@ class Access:
     ) -> Credentials:
         """New credentials with exactly what the roles may do under these names; nobody is told. Raises ValueError and
         BadName."""
-        if CHILDREN in names:
-            raise ValueError(f"{CHILDREN!r} is who publishes the goals of child runs: choose another name")
+        if SUPERVISOR in names:
+            raise ValueError(f"{SUPERVISOR!r} is who publishes the goals of child runs: choose another name")
         account, user = self._keys[account_of(roles)], Key.make("user")
         given = permissions(roles, names, board, inbox_of(user.public), rules)
         small = Role.SPECIALIST not in roles and account is self._keys["AGENTS"]

@@ -4,12 +4,10 @@ import re
 from collections.abc import Sequence
 
 from blackboard.board import Board
-from schemas.subjects import BOARD_RUN
+from schemas.subjects import BOARD_RUN, SUPERVISOR
 
 LAST = "@last"
 """The run that was published last; child runs do not count."""
-SUPERVISOR = "_supervisor"
-"""The author of the goals of child runs."""
 SHOWN = 10
 _START = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

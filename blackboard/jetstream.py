@@ -82,7 +82,7 @@ class JetStreamLog:
         newest = {"last_by_subj": subject}
         if (message := await self._appender.waves.gets.get(newest)) is not None:
             return message
-        first = await self._appender.waves.gets.get({"seq": 1, "next_by_subj": subject})
+        first = await self._appender.waves.gets.next_message(subject, 0)
         if first is None:
             return None
         if (message := await self._appender.waves.gets.get(newest)) is not None:
@@ -93,7 +93,7 @@ class JetStreamLog:
     async def read(self, subject: str, after: int = 0) -> AsyncIterator[Message]:
         newest = await self.last(subject)
         while newest is not None and after < newest.seq:
-            message = await self._appender.waves.gets.get({"seq": after + 1, "next_by_subj": subject})
+            message = await self._appender.waves.gets.next_message(subject, after)
             if message is None or message.seq > newest.seq:
                 return
             after = message.seq
@@ -127,7 +127,7 @@ class JetStreamLog:
         the leader one by one; there is seldom anything."""
         while after < end:
             if subjects:
-                asked = [self._appender.waves.gets.get({"seq": after + 1, "next_by_subj": one}) for one in subjects]
+                asked = [self._appender.waves.gets.next_message(one, after) for one in subjects]
                 found = [one for one in await asyncio.gather(*asked) if one is not None and one.seq <= end]
             elif (next_one := await self.get(after + 1)) is None:
                 raise LogDamaged(after + 1, "the log does not give the message back")

@@ -158,7 +158,7 @@ class Waves:
         """Whether the message that follows the expected one on the subject is `item`; None when none follows."""
         assert item.expected is not None
         try:
-            follower = await self.gets.get({"seq": item.expected + 1, "next_by_subj": item.expects_on})
+            follower = await self.gets.next_message(item.expects_on, item.expected)
         except NotPermitted:  # a specialist's identity reads nothing but what it wrote itself
             follower = await self.gets.last_of(item.subject)
         if follower is None:

@@ -317,7 +317,7 @@ async def connect(
 
     `credentials` say who that is. `ca` is the file of the authorities that may vouch for the server; with one, or where
     the URL begins with tls://, nothing is said to a server without TLS. `options` go to nats-py: `user`, `password`,
-    `inbox_prefix`. Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials
+    `inbox_prefix`. Raises LogUnavailable when nobody answers within `timeout_s`, NotPermitted for refused credentials,
     ServerUnsuitable for a server older than 2.15, without JetStream, or that is not to be trusted, and BadAddress.
     """
     connection = Connection(url, credentials)

@@ -215,15 +215,14 @@ class Auditor:
     def add(self, message: Message, find: Find) -> None:
         """One more message of the run; `find` is asked for each input that it cites. Raises Violation at the first
         event that is wrong."""
-        if found := garbage(self.folded, message):
-            self.folded = passed_over(self.folded, message.seq)
-            self.passed = self.passed or found
-            return
         violation: Violation | None = None
         try:
             self.folded = take(self.folded, message, each=self._ledger.see)
         except Violation as found:
             violation = found
+        if violation is None and self.folded.passed:
+            self.passed = self.passed or garbage(self.folded, message)
+            return
         self._check_causes(message, find, violation.version if violation else None)
         if violation:
             raise violation

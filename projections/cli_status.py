@@ -147,7 +147,7 @@ async def _unfinished(board: Board, said: Sequence[Announcement]) -> int:
         floor = max(floor, floor_of(message))
         if address := board.subjects.address(message.subject):
             known.add(address.run)
-            if ends_run(message.data):
+            if ends_run(message.data, board.log.id, address.run):
                 ended.add(address.run)
     async for messages in board.log.scan([board.subjects.every("goal")], after=floor):
         known.update(address.run for one in messages if (address := board.subjects.address(one.subject)))

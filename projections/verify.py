@@ -229,14 +229,14 @@ class _Walk:
         try:
             auditor = await self._auditors.of(run, message.seq)
             before, inputs, states = auditor.folded.seq, auditor.inputs, auditor.states
-            if found := garbage(auditor.folded, message):
-                self._found.passed_over(found)
             await fetch_cited(self._board, message, self._inputs)
             try:
                 auditor.add(message, self._inputs.get)
             finally:
                 self._cited += auditor.inputs - inputs
                 self._states += auditor.states - states
+            if auditor.folded.passed and (found := garbage(auditor.folded, message)):
+                self._found.passed_over(found)
             self._auditors.keep(run, auditor, len(message.data))
         except Violation as violation:
             self._broken.add(run)

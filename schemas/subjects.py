@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 BOARD_RUN = "_board"
 """The reserved run that records what belongs to no run."""
+SUPERVISOR = "_supervisor"
+"""The author of the goals of child runs: of nobody else's goal is it believed that it names a parent."""
 
 TOKEN_PATTERN = r"[A-Za-z0-9_-]{1,64}"
 KEY_PATTERN = rf"{TOKEN_PATTERN}(\.{TOKEN_PATTERN})*"

@@ -209,7 +209,7 @@ class Comparison:
                 self._unread[address.run] = run.recorded.cursor
         except BrokenHistory as broken:
             yield from self._judge(run, NotDecidable(address.run, broken.version, f"not as written: {broken.problem}"))
-        except (NotAFactMessage, UnknownEvent) as error:
+        except UnknownEvent as error:
             version = run.recorded.state.version + 1
             yield from self._judge(run, NotDecidable(address.run, version, f"cannot be read: {error}"))
 

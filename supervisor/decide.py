@@ -38,6 +38,7 @@ from schemas.inputs import (
 )
 from schemas.plans import plan_steps
 from schemas.playbooks import Playbook
+from schemas.subjects import SUPERVISOR
 from schemas.taint import joined
 from schemas.usage import Limits, Usage
 from schemas.validation import violation
@@ -54,8 +55,6 @@ RULES = 3
 KNOWN_RULES = frozenset({2, 3})
 """The versions that this release can decide by. Runs that older ones decided can be decided again while theirs are
 among them: keep what they did under its version, or give it up here, in the open."""
-SUPERVISOR = "_supervisor"
-"""The client name under which child runs are asked for."""
 
 
 class Rejected(Struct, frozen=True):

@@ -23,11 +23,11 @@ from schemas.catalogue import Catalogue, View
 from schemas.codec import encode, ends_run, sha256
 from schemas.contracts import Contract
 from schemas.inputs import Ended, Input, TimerDue, Wake
+from schemas.subjects import SUPERVISOR
 from supervisor import decide, effects
 from supervisor.announcing import Announcing, Progress
 from supervisor.answer import read_message
 from supervisor.commit import UNREADABLE, Committer
-from supervisor.decide import SUPERVISOR
 from supervisor.inbox import Inbox
 from supervisor.merge import Policy
 from supervisor.runs import Runs

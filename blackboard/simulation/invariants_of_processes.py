@@ -12,13 +12,11 @@ from schemas import events as e
 from schemas import events_of_effects as f
 from schemas.goals import Goal
 from schemas.inputs import ChildEnded, Ended, TimerDue
-from schemas.subjects import Subjects, matches
+from schemas.subjects import SUPERVISOR, Subjects, matches
 
 Histories = Mapping[str, History]
 Attempt = tuple[str, str, str, int]
 """(specialist, run, task, attempt)"""
-SUPERVISOR = "_supervisor"
-"""The client name under which child runs are asked for."""
 NOT_ITS_OWN = "another goal came first"
 """What a parent is told of a run under the name of its child that somebody else asked for."""
 NEVER = 2**63

@@ -12,9 +12,9 @@ from projections.canonical import State
 from projections.evolve import evolve
 from schemas import events as e
 from schemas.inputs import ChildEnded, Ended, Input, Wake
+from schemas.subjects import SUPERVISOR
 from schemas.usage import Amount, Limits, Usage, amount
 from supervisor import effects
-from supervisor.decide import SUPERVISOR
 from tests.supervisor.scenario import Due, Said, Scenario, check_budget
 
 DIMENSIONS = ("tokens", "tool_calls", "micro_usd")
