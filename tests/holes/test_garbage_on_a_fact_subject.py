@@ -10,12 +10,13 @@ from msgspec.structs import replace
 from blackboard.board import floor_of
 from blackboard.log import Append, Message, Stored
 from projections.audit import Violation
+from projections.cli_status import _unfinished
 from projections.live import follow
 from projections.rebuild import check, check_all, history, rebuild, rebuild_all
 from projections.runner import Runner
 from projections.verify import verify
 from projections.views import MemoryRunsView
-from schemas.codec import decode_facts, encode_facts
+from schemas.codec import decode_facts, encode_facts, ends_run
 from schemas.subjects import BOARD_RUN, Subjects
 from supervisor.compare import Comparison, Equal, Verdict, compare
 from tests.holes.order import ONE
@@ -121,6 +122,22 @@ async def test_garbage_before_a_run_and_of_no_run(table: Table) -> None:
     position = view.position(board.log.id)
     await Runner(board, view).catch_up()
     assert view.position(board.log.id) == position
+
+
+async def test_the_end_of_another_run_ends_none(table: Table) -> None:
+    await table.say(*TEAM, goal(run="r2"))
+    held = await table.held()
+    await table.rest(held)
+    await table.work("w", ONE)
+    await table.rest(held)
+    await table.say(goal())
+    await table.rest(held)
+    board = await table.board()
+    end = await board.log.last(board.subjects.fact("r2"))
+    assert end is not None
+    assert ends_run(end.data)
+    await board.log.append(Append(board.subjects.fact("r1"), end.data))
+    assert await _unfinished(board, []) == 1
 
 
 async def test_a_wrong_place_in_the_chain_is_still_where_every_reader_stops(table: Table) -> None:
